@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The narrow interface between physics engines and everything above them.
+
+An engine owns the state of ``num_envs`` isolated environments and contributes numbers only:
+poses, velocities, contact forces, joint wrenches. Names, history, timers, reset rules and
+errors live above, once, for every engine.
+
+All tensors are float32 on :attr:`Engine.device`, first dimension E = ``num_envs``; world frame,
+SI units, quaternions (x, y, z, w). Velocities are (linear, angular), the linear part being that
+of the body frame's ORIGIN. Masks are bool tensors (E,); None stands for all environments.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+
+from .description import SceneDesc, VisualShape
+from .physics_cfg import PhysicsCfg
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an engine can report."""
+
+    contact_points: bool = False
+    pose_tracking: bool = False
+    shape_contacts: bool = False
+    joint_wrench: bool = True
+    captured: bool = False
+
+
+@dataclass(frozen=True)
+class ContactQuery:
+    """What one contact sensor asks for.
+
+    Attributes:
+        bodies: canonical body paths of the sensing bodies (S).
+        filters: one tuple of partner paths per column (F); a partner is a canonical body path or
+            an absolute static path. Matches of one column are summed.
+    """
+
+    bodies: tuple[str, ...]
+    filters: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass
+class ContactReader:
+    """Contact forces ON the sensing bodies of one query [N], refreshed by every step.
+
+    Attributes:
+        normal, friction: (E, S, 3), every contact of the scene.
+        normal_matrix, friction_matrix: (E, S, F, 3), or None without filters.
+    """
+
+    query: ContactQuery
+    normal: torch.Tensor
+    friction: torch.Tensor
+    normal_matrix: torch.Tensor | None = None
+    friction_matrix: torch.Tensor | None = None
+
+
+@dataclass
+class JointWrenchReader:
+    """Incoming joint wrenches of one articulation, refreshed by every step.
+
+    What the parent-side joint applies to the child body, in the child-side joint frame, torque
+    about the child-side joint anchor.
+
+    Attributes:
+        body_names: names of the reported bodies (the engine's coverage and order).
+        force, torque: (E, B, 3) in N and N·m.
+    """
+
+    body_names: list[str]
+    force: torch.Tensor
+    torque: torch.Tensor
+
+
+@dataclass
+class TreeState:
+    """State, commands and properties of one articulation, or of one free body (no joints).
+
+    The engine keeps every tensor current; those under "commands" are written from above, in
+    place, and read by the next step. Joint order is the robot file's.
+
+    Attributes:
+        path: canonical path of the articulation or body.
+        body_names, joint_names: B and J names.
+        body_slice: columns of :attr:`Engine.body_pose` that are this tree's bodies; the first is the root.
+        fixed_base: the root cannot move.
+        joint_pos, joint_vel, joint_acc: (E, J) rad, rad/s, rad/s² (m for slides); the acceleration
+            is the change of velocity over the last step divided by dt.
+        joint_pos_target, joint_vel_target: (E, J) commands to the engine's own drives.
+        joint_effort: (E, J) command added to the drives [N·m, N].
+        external_force, external_torque: (E, B, 3) commands, world frame, force applied at the
+            centre of mass; held until changed.
+        stiffness, damping: (E, J) drive gains; call :meth:`Engine.notify_gains` after editing.
+        body_mass: (E, B); set with :meth:`Engine.write_body_mass`.
+        body_friction: (E, B) sliding friction of each body's shapes; :meth:`Engine.write_friction`.
+        joint_pos_limits: (J, 2). effort_limits, velocity_limits: (J,).
+        default_joint_pos: (J,) from the file and the description.
+        body_com: (B, 3) centre of mass in the body frame.
+    """
+
+    path: str
+    body_names: list[str]
+    joint_names: list[str]
+    body_slice: slice
+    fixed_base: bool
+    joint_pos: torch.Tensor
+    joint_vel: torch.Tensor
+    joint_acc: torch.Tensor
+    joint_pos_target: torch.Tensor
+    joint_vel_target: torch.Tensor
+    joint_effort: torch.Tensor
+    external_force: torch.Tensor
+    external_torque: torch.Tensor
+    stiffness: torch.Tensor
+    damping: torch.Tensor
+    body_mass: torch.Tensor
+    body_friction: torch.Tensor
+    joint_pos_limits: torch.Tensor
+    effort_limits: torch.Tensor
+    velocity_limits: torch.Tensor
+    default_joint_pos: torch.Tensor
+    body_com: torch.Tensor
+    joint_driven: list[bool] = field(default_factory=list)
+
+
+class Engine(ABC):
+    """One simulation of a :class:`SceneDesc`."""
+
+    name: str
+    capabilities: Capabilities
+
+    def __init__(self, cfg: PhysicsCfg, desc: SceneDesc, device: str):
+        self.cfg = cfg
+        self.desc = desc
+        self.device = torch.device(device)
+        self.num_envs = desc.num_envs
+        self.dt = float(cfg.dt)
+        #: Canonical paths of all bodies of one environment (NB): ``Robot/base``, ``Object`` …
+        self.body_paths: list[str] = []
+        #: The same bodies by their place in the robot's tree: ``Robot/base/LF_HIP/LF_THIGH`` …
+        self.body_tree_paths: list[str] = []
+        #: By path of the articulation or rigid body.
+        self.trees: dict[str, TreeState] = {}
+        #: (E, NB, 7) and (E, NB, 6); current after :meth:`step` and :meth:`update_kinematics`.
+        self.body_pose: torch.Tensor
+        self.body_vel: torch.Tensor
+        #: States were written since the last step: call :meth:`update_kinematics` before reading poses.
+        self.stale = False
+
+    # ---- building ----
+    @abstractmethod
+    def add_contact_reader(self, query: ContactQuery) -> ContactReader:
+        """Register a contact query; before :meth:`start`."""
+
+    @abstractmethod
+    def add_joint_wrench_reader(self, path: str) -> JointWrenchReader:
+        """Register the joint wrenches of one articulation; before :meth:`start`."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Finish the build: everything allocated, kernels loaded, all states at their defaults."""
+
+    @abstractmethod
+    def visual_shapes(self) -> list[VisualShape]:
+        """Shapes of one environment and of the static world, for drawing."""
+
+    def close(self) -> None:
+        """Free the engine. Safe to call twice."""
+
+    # ---- stepping ----
+    @abstractmethod
+    def step(self) -> None:
+        """One physics step of ``dt``, then all readers. No host synchronisation."""
+
+    def launch_step(self) -> None:
+        """The work of :meth:`step`, for functions given to :meth:`compile`."""
+        self.step()
+
+    def mark_stepped(self) -> None:
+        """To be called after a compiled function that contains :meth:`launch_step`."""
+        self.stale = False
+
+    def compile(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Return ``function``, which launches only engine and Warp work on fixed buffers, in its
+        fastest replayable form. It runs ``function`` a few times; reset the state afterwards."""
+        return function
+
+    @abstractmethod
+    def update_kinematics(self) -> None:
+        """Make :attr:`body_pose` and :attr:`body_vel` agree with states written since the last step."""
+
+    def stream(self) -> AbstractContextManager[None]:
+        """Launch Warp work inside this, so that it and torch's work see one order."""
+        return nullcontext()
+
+    # ---- masked writes ----
+    @abstractmethod
+    def reset(self, env_mask: torch.Tensor | None = None) -> None:
+        """Clear what the solver remembers (warm starts, applied forces); states stay as they are."""
+
+    @abstractmethod
+    def write_root_pose(self, path: str, pose: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
+        """(E, 7) pose of the root body's frame."""
+
+    @abstractmethod
+    def write_root_velocity(self, path: str, vel: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
+        """(E, 6) velocity of the root body's origin, for the root pose as it is now."""
+
+    @abstractmethod
+    def write_joint_state(
+        self, path: str, pos: torch.Tensor, vel: torch.Tensor, env_mask: torch.Tensor | None = None
+    ) -> None:
+        """(E, J) each, all joints."""
+
+    @abstractmethod
+    def notify_gains(self, path: str) -> None:
+        """Take the edited ``stiffness`` and ``damping``."""
+
+    @abstractmethod
+    def write_body_mass(self, path: str, mass: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
+        """(E, B) masses [kg]; inertia tensors scale along."""
+
+    @abstractmethod
+    def write_friction(self, path: str, friction: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
+        """(E, B) sliding friction of all shapes of each body."""
+
+    # ---- saving ----
+    def solver_memory(self) -> dict[str, torch.Tensor]:
+        """What the solver carries from step to step besides the states (warm starts), by name: live tensors.
+
+        Whoever saves a simulation to continue it exactly saves these too.
+        """
+        return {}
+
+    # ---- health ----
+    def overflow(self) -> str | None:
+        """Read (host) whether a capacity was exceeded since the last call; a message, or None."""
+        return None

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the Newton engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .errors import near
+from .physics_cfg import PhysicsCfg
+
+if TYPE_CHECKING:
+    from .description import SceneDesc
+    from .engine import Engine
+
+INTEGRATORS = ("discrete", "implicitfast", "implicit", "euler")
+CONES = ("elliptic", "pyramidal")
+
+
+@dataclass
+class NewtonCfg(PhysicsCfg):
+    """Newton with its MuJoCo solver, on the CPU or CUDA.
+
+    Attributes:
+        integrator: ``discrete`` reports exact accelerations and joint wrenches.
+        iterations, ls_iterations: limits of the constraint solver and its line search.
+        cone: friction cone, ``elliptic`` or ``pyramidal``.
+        impratio: ratio of friction to normal impedance; larger values creep less when sticking.
+        contact_time_constant, contact_damping_ratio: softness of contact along the normal [s, -].
+        friction_time_constant, friction_damping_ratio: the same along the tangents. A large time
+            constant keeps the normal force of sliding contact steady.
+        contact_impedance: how much of the constraint acts at zero depth, at full depth, and the
+            full depth [m]. A soft onset gives a body depth to rest in, so that friction does not
+            lift a sliding one off.
+        contact_capacity: contacts per environment (the pool is shared); None: from the shapes.
+        constraint_capacity: constraint rows per environment; None: from contacts and joints.
+        on_overflow: ``warn`` or ``raise`` when a capacity was too small.
+        capture: replay the step as a captured graph (CPU and CUDA).
+    """
+
+    integrator: str = "discrete"
+    iterations: int = 20
+    ls_iterations: int = 20
+    tolerance: float = 1e-6
+    cone: str = "elliptic"
+    impratio: float = 100.0
+    contact_time_constant: float = 0.02
+    contact_damping_ratio: float = 1.0
+    friction_time_constant: float = 0.3
+    friction_damping_ratio: float = 1.0
+    contact_impedance: tuple[float, float, float] = (0.2, 0.95, 0.001)
+    contact_capacity: int | None = None
+    constraint_capacity: int | None = None
+    on_overflow: str = "warn"
+    capture: bool = True
+
+    def validate(self) -> None:
+        super().validate()
+        for key, value, known in (
+            ("integrator", self.integrator, INTEGRATORS),
+            ("cone", self.cone, CONES),
+            ("on_overflow", self.on_overflow, ("warn", "raise")),
+        ):
+            if value not in known:
+                raise ValueError(f"physics.{key} is {value!r}.{near(str(value), known)}")
+        for key in ("iterations", "ls_iterations"):
+            if not isinstance(getattr(self, key), int) or getattr(self, key) < 1:
+                raise ValueError(f"physics.{key} is {getattr(self, key)!r}; it must be a positive integer.")
+        for key in ("contact_capacity", "constraint_capacity"):
+            value = getattr(self, key)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"physics.{key} is {value!r}; it must be a positive integer or null.")
+        for key in (
+            "impratio",
+            "tolerance",
+            "contact_time_constant",
+            "contact_damping_ratio",
+            "friction_time_constant",
+            "friction_damping_ratio",
+        ):
+            if not getattr(self, key) > 0:
+                raise ValueError(f"physics.{key} is {getattr(self, key)!r}; it must be positive.")
+
+        low, high, width = self.contact_impedance
+        if not (0 < low <= high < 1 and width > 0):
+            raise ValueError(
+                f"physics.contact_impedance is {self.contact_impedance!r}; it must be (low, high, width) with "
+                "0 < low <= high < 1 and a positive width [m]."
+            )
+
+    def create(self, desc: SceneDesc, device: str) -> Engine:
+        self.validate()
+        from .newton import NewtonEngine
+
+        return NewtonEngine(self, desc, device)

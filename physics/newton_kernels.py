@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warp kernels of the Newton engine: contacts, joint wrenches, published state."""
+
+# No `from __future__ import annotations`: Warp reads the annotations of kernels.
+import warp as wp
+
+wp.set_module_options({"enable_backward": False})
+
+vec5 = wp.types.vector(length=5, dtype=wp.float32)
+
+
+@wp.kernel
+def contact_forces(
+    # the solver's contact rows
+    count: wp.array(dtype=int),
+    frame: wp.array(dtype=wp.mat33),
+    mu: wp.array(dtype=vec5),
+    dim: wp.array(dtype=int),
+    row: wp.array2d(dtype=int),
+    world: wp.array(dtype=int),
+    geom: wp.array(dtype=wp.vec2i),
+    row_force: wp.array2d(dtype=float),
+    row_capacity: int,
+    elliptic: int,
+    # who listens to a geom (compressed rows): as sensing body, and as partner
+    sense_start: wp.array(dtype=int),
+    sense_query: wp.array(dtype=int),
+    sense_row: wp.array(dtype=int),
+    partner_start: wp.array(dtype=int),
+    partner_query: wp.array(dtype=int),
+    partner_column: wp.array(dtype=int),
+    # layout of each query in the flat outputs
+    query_rows: wp.array(dtype=int),
+    query_columns: wp.array(dtype=int),
+    query_net: wp.array(dtype=int),
+    query_matrix: wp.array(dtype=int),
+    # out
+    normal: wp.array(dtype=wp.vec3),
+    friction: wp.array(dtype=wp.vec3),
+    normal_matrix: wp.array(dtype=wp.vec3),
+    friction_matrix: wp.array(dtype=wp.vec3),
+):
+    """Sum contact forces per sensing body and partner column, straight from the constraint rows."""
+    i = wp.tid()
+    if i >= count[0]:
+        return
+    first = row[i, 0]
+    if first < 0:
+        return
+    g = geom[i]
+    if g[0] < 0 or g[1] < 0:
+        return
+    n0 = sense_start[g[0] + 1] - sense_start[g[0]]
+    n1 = sense_start[g[1] + 1] - sense_start[g[1]]
+    if n0 + n1 == 0:
+        return
+    w = world[i]
+    d = dim[i]
+    fn = 0.0
+    f1 = 0.0
+    f2 = 0.0
+    if d == 1 or elliptic == 1:
+        if first < row_capacity:
+            fn = row_force[w, first]
+        if d > 1:
+            r1 = row[i, 1]
+            r2 = row[i, 2]
+            if r1 >= 0 and r1 < row_capacity:
+                f1 = row_force[w, r1]
+            if r2 >= 0 and r2 < row_capacity:
+                f2 = row_force[w, r2]
+    else:
+        # Pyramid edges come in pairs (normal ± mu·tangent).
+        for k in range(2 * (d - 1)):
+            r = row[i, k]
+            if r >= 0 and r < row_capacity:
+                fn += row_force[w, r]
+        ra = row[i, 0]
+        rb = row[i, 1]
+        if rb >= 0 and rb < row_capacity:
+            f1 = (row_force[w, ra] - row_force[w, rb]) * mu[i][0]
+        rc = row[i, 2]
+        rd = row[i, 3]
+        if rd >= 0 and rd < row_capacity:
+            f2 = (row_force[w, rc] - row_force[w, rd]) * mu[i][1]
+    fr = frame[i]
+    # Rows of the contact frame: the normal from geom 0 to geom 1, then the two tangents.
+    vn = fn * wp.vec3(fr[0, 0], fr[0, 1], fr[0, 2])
+    vt = f1 * wp.vec3(fr[1, 0], fr[1, 1], fr[1, 2]) + f2 * wp.vec3(fr[2, 0], fr[2, 1], fr[2, 2])
+    for side in range(2):
+        me = g[side]
+        other = g[1 - side]
+        # The force along the frame acts on geom 1.
+        sign = 2.0 * float(side) - 1.0
+        for s in range(sense_start[me], sense_start[me + 1]):
+            q = sense_query[s]
+            cell = w * query_rows[q] + sense_row[s]
+            wp.atomic_add(normal, query_net[q] + cell, sign * vn)
+            wp.atomic_add(friction, query_net[q] + cell, sign * vt)
+            if query_columns[q] > 0:
+                for p in range(partner_start[other], partner_start[other + 1]):
+                    if partner_query[p] == q:
+                        at = query_matrix[q] + cell * query_columns[q] + partner_column[p]
+                        wp.atomic_add(normal_matrix, at, sign * vn)
+                        wp.atomic_add(friction_matrix, at, sign * vt)
+
+
+@wp.kernel
+def joint_wrenches(
+    bodies_per_world: int,
+    body: wp.array(dtype=int),
+    joint_frame: wp.array2d(dtype=wp.transform),
+    body_pose: wp.array(dtype=wp.transform),
+    body_com: wp.array(dtype=wp.vec3),
+    parent_force: wp.array(dtype=wp.spatial_vector),
+    force: wp.array2d(dtype=wp.vec3),
+    torque: wp.array2d(dtype=wp.vec3),
+):
+    """Turn (force, torque about the child's centre of mass, world frame) into the child joint frame."""
+    w, k = wp.tid()
+    b = w * bodies_per_world + body[k]
+    pose = body_pose[b]
+    child = joint_frame[w, k]
+    f = wp.spatial_top(parent_force[b])
+    t = wp.spatial_bottom(parent_force[b])
+    com = wp.transform_point(pose, body_com[b])
+    anchor = wp.transform_point(pose, wp.transform_get_translation(child))
+    t = t + wp.cross(com - anchor, f)
+    q = wp.transform_get_rotation(pose) * wp.transform_get_rotation(child)
+    force[w, k] = wp.quat_rotate_inv(q, f)
+    torque[w, k] = wp.quat_rotate_inv(q, t)
+
+
+@wp.kernel
+def publish_bodies(
+    body_pose: wp.array(dtype=wp.transform),
+    body_twist: wp.array(dtype=wp.spatial_vector),
+    body_com: wp.array(dtype=wp.vec3),
+    out: wp.array(dtype=wp.spatial_vector),
+):
+    """Move linear velocities from the centre of mass to the body's origin."""
+    b = wp.tid()
+    v = wp.spatial_top(body_twist[b])
+    omega = wp.spatial_bottom(body_twist[b])
+    arm = wp.quat_rotate(wp.transform_get_rotation(body_pose[b]), body_com[b])
+    out[b] = wp.spatial_vector(v - wp.cross(omega, arm), omega)
+
+
+@wp.kernel
+def publish_accelerations(
+    vel: wp.array(dtype=float),
+    previous: wp.array(dtype=float),
+    inv_dt: float,
+    acc: wp.array(dtype=float),
+):
+    i = wp.tid()
+    acc[i] = (vel[i] - previous[i]) * inv_dt
+
+
+@wp.kernel
+def write_root_velocity(
+    mask: wp.array(dtype=wp.bool),
+    velocity: wp.array2d(dtype=float),
+    coords_per_world: int,
+    dofs_per_world: int,
+    coord: int,
+    dof: int,
+    body_com: wp.array(dtype=wp.vec3),
+    bodies_per_world: int,
+    root: int,
+    joint_q: wp.array(dtype=float),
+    joint_qd: wp.array(dtype=float),
+):
+    """Velocity of the origin → velocity of the centre of mass, for masked environments."""
+    w = wp.tid()
+    if not mask[w]:
+        return
+    c = w * coords_per_world + coord + 3
+    q = wp.quat(joint_q[c], joint_q[c + 1], joint_q[c + 2], joint_q[c + 3])
+    arm = wp.quat_rotate(q, body_com[w * bodies_per_world + root])
+    omega = wp.vec3(velocity[w, 3], velocity[w, 4], velocity[w, 5])
+    v = wp.vec3(velocity[w, 0], velocity[w, 1], velocity[w, 2]) + wp.cross(omega, arm)
+    d = w * dofs_per_world + dof
+    for i in range(3):
+        joint_qd[d + i] = v[i]
+        joint_qd[d + 3 + i] = omega[i]
+
+
+@wp.kernel
+def expand_mask(mask: wp.array(dtype=wp.bool), trees_per_world: int, out: wp.array(dtype=wp.bool)):
+    i = wp.tid()
+    out[i] = mask[i / trees_per_world]
+
+
+@wp.kernel
+def pair_friction(
+    shape_a: wp.array(dtype=int),
+    shape_b: wp.array(dtype=int),
+    friction: wp.array2d(dtype=float),
+    out: wp.array2d(dtype=vec5),
+):
+    """A pair slides with the mean of its two shapes' coefficients, as in PhysX."""
+    w, p = wp.tid()
+    mu = 0.5 * (friction[w, shape_a[p]] + friction[w, shape_b[p]])
+    v = out[w, p]
+    v[0] = mu
+    v[1] = mu
+    out[w, p] = v
+
+
+@wp.kernel
+def collect_overflow(
+    bits: wp.array(dtype=int),
+    count: wp.array(dtype=int),
+    rows: wp.array(dtype=int),
+    seen: wp.array(dtype=int),
+    most: wp.array(dtype=int),
+):
+    """Sticky overflow bits per world; most[0] contacts and most[1] constraint rows ever needed."""
+    w = wp.tid()
+    seen[w] = seen[w] | bits[w]
+    wp.atomic_max(most, 1, rows[w])
+    if w == 0:
+        wp.atomic_max(most, 0, count[0])

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths: one environment's namespace, and full-match regular expressions over body paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .errors import near
+
+ENV_REGEX_NS = "{ENV_REGEX_NS}"
+_NAMESPACE = re.compile(r"^(?:\{ENV_REGEX_NS\}|/World/envs/env_(?:\.\*|\[0-9\]\+|\\d\+|\*))(?:/|$)")
+
+
+def in_environment(path: str, what: str) -> str:
+    """The part of ``path`` below one environment's namespace.
+
+    Args:
+        path: ``{ENV_REGEX_NS}/Robot/LF_FOOT`` or ``/World/envs/env_.*/Robot/LF_FOOT``.
+        what: Where the path was found, for the error.
+
+    Raises:
+        ValueError: The path lies outside the namespace, or names a single environment.
+    """
+    if not isinstance(path, str) or not path:
+        raise ValueError(f"{what} is {path!r}; give a path such as '{ENV_REGEX_NS}/Robot'.")
+    found = _NAMESPACE.match(path)
+    if found is None or found.end() == len(path):
+        raise ValueError(
+            f"{what} is {path!r}; it must begin with '{ENV_REGEX_NS}/' (or '/World/envs/env_.*/') and name "
+            "something below it, the same in every environment."
+        )
+    return path[found.end() :]
+
+
+def compile_regex(pattern: str, what: str) -> re.Pattern[str]:
+    """Compile, with an error that says where the expression stands."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{what}: {pattern!r} is not a regular expression: {error}.") from None
+
+
+class BodyIndex:
+    """All bodies of one environment, found by their flat or tree paths.
+
+    Args:
+        paths: Canonical (flat) paths: ``Robot/LF_FOOT``.
+        tree_paths: The same bodies by their place in the robot's tree: ``Robot/base/LF_HIP/…``.
+        statics: Absolute paths of shared static geometry.
+    """
+
+    def __init__(self, paths: Sequence[str], tree_paths: Sequence[str] = (), statics: Sequence[str] = ()):
+        self.paths = list(paths)
+        self.tree_paths = list(tree_paths) or self.paths
+        self.statics = list(dict.fromkeys(statics))
+
+    def match(self, pattern: str) -> list[str]:
+        """Canonical paths that ``pattern`` (relative to the namespace) fully matches, each once, in order."""
+        regex = compile_regex(pattern, "path")
+        return [
+            flat
+            for flat, tree in zip(self.paths, self.tree_paths)
+            if regex.fullmatch(flat) or regex.fullmatch(tree)
+        ]
+
+    def sensing(self, path: str, what: str) -> list[str]:
+        """Bodies that a sensor's ``prim_path`` names.
+
+        Raises:
+            ValueError: None; the error lists the rigid bodies below the path, or near names.
+        """
+        pattern = in_environment(path, what)
+        found = self.match(pattern)
+        if found:
+            return found
+        below = self.match(pattern.rstrip("/") + "/.*")
+        if below:
+            names = ", ".join(f"{ENV_REGEX_NS}/{b}" for b in below)
+            raise ValueError(f"{what} {path!r} is no rigid body. Rigid bodies below it: {names}.")
+        raise ValueError(f"{what} {path!r} matches no rigid body.{near(pattern, self.paths)}")
+
+    def partners(self, path: str, what: str) -> list[str]:
+        """Bodies or static geometry that a filter expression names."""
+        if _NAMESPACE.match(path or ""):
+            return self.sensing(path, what)
+        regex = compile_regex(path, what)
+        found = [s for s in self.statics if regex.fullmatch(s)]
+        if not found:
+            raise ValueError(
+                f"{what} {path!r} matches neither a body ('{ENV_REGEX_NS}/…') nor static geometry."
+                f"{near(path, [*self.statics, *(f'{ENV_REGEX_NS}/{p}' for p in self.paths)])}"
+            )
+        return found
+
+
+def find_names(
+    keys: str | Sequence[str], names: Sequence[str], preserve_order: bool, what: str
+) -> tuple[list[int], list[str]]:
+    """Indices and names that full-match any of ``keys``.
+
+    Args:
+        preserve_order: Order by the keys instead of by ``names``.
+        what: For the error: ``joint of 'robot'``.
+
+    Raises:
+        ValueError: A key matches nothing; near names are listed.
+    """
+    if isinstance(keys, str):
+        keys = [keys]
+    found: list[int] = []
+    for key in keys:
+        regex = compile_regex(key, what)
+        hits = [i for i, n in enumerate(names) if regex.fullmatch(n)]
+        if not hits:
+            raise ValueError(f"No {what} matches {key!r}.{near(key, names)}")
+        found += [i for i in hits if i not in found]
+    if not preserve_order:
+        found.sort()
+    return found, [names[i] for i in found]

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A robot in every environment: joints, actuators, bodies."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import warp as wp
+
+from forcelab.physics.array import Array
+from forcelab.physics.description import IDENTITY, ArticulationDesc, JointDriveDesc
+from forcelab.physics.engine import Engine
+from forcelab.physics.paths import find_names
+
+from . import asset_kernels
+from .asset import Asset, AssetData
+from .asset_cfg import ArticulationCfg, DelayedPdActuatorCfg, PdActuatorCfg
+
+JointIds = slice | torch.Tensor | None
+
+
+def _by_expression(values: dict[str, float], names: Sequence[str], what: str) -> dict[str, float]:
+    """Values by joint name; every expression must match, and no joint twice."""
+    out: dict[str, float] = {}
+    source: dict[str, str] = {}
+    for key, value in values.items():
+        _, found = find_names(key, names, False, f"joint ({what})")
+        for name in found:
+            if name in out:
+                raise ValueError(f"{what}: joint {name!r} matches both {source[name]!r} and {key!r}.")
+            out[name], source[name] = float(value), key
+    return out
+
+
+def _per_joint(value: Any, names: Sequence[str], what: str) -> dict[str, float]:
+    if value is None:
+        return {}
+    if isinstance(value, dict):
+        return _by_expression(value, names, what)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{what} is {value!r}; give a number or a dictionary by joint expression.")
+    return dict.fromkeys(names, float(value))
+
+
+def describe(name: str, cfg: ArticulationCfg, path: str) -> tuple[ArticulationDesc, dict[str, PdActuatorCfg]]:
+    """The neutral description of a robot, and which actuator model drives each joint.
+
+    Raises:
+        ValueError: A file, joint expression or value is wrong; the error names the key.
+    """
+    what = f"scene.{name}"
+    if cfg.spawn is None:
+        raise ValueError(f"{what}.spawn is missing; give an MjcfCfg with the robot's file.")
+    file = cfg.spawn.resolve(f"{what}.spawn.path")
+    try:
+        root = ElementTree.parse(file).getroot()
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{what}.spawn.path: {file!r} is not valid XML: {error}.") from None
+    world = root.find("worldbody")
+    body = None if world is None else world.find("body")
+    if world is None or body is None:
+        raise ValueError(f"{what}.spawn.path: {file!r} has no <body> in its <worldbody>.")
+    joints = [j.get("name", "") for j in world.iter("joint") if j.get("type") != "free"]
+    drives: dict[str, JointDriveDesc] = {}
+    models: dict[str, PdActuatorCfg] = {}
+    for key, actuator in cfg.actuators.items():
+        at = f"{what}.actuators.{key}"
+        _, names = find_names(list(actuator.joint_names), joints, False, f"joint ({at}.joint_names)")
+        values = {
+            field: _per_joint(getattr(actuator, field), names, f"{at}.{field}")
+            for field in ("stiffness", "damping", "effort_limit", "armature", "friction")
+        }
+        for joint in names:
+            if joint in models:
+                other = next(k for k, a in cfg.actuators.items() if a is models[joint])
+                raise ValueError(
+                    f"{at}.joint_names: joint {joint!r} is driven by actuator {other!r} already."
+                )
+            models[joint] = actuator
+            explicit = actuator.explicit
+            drives[joint] = JointDriveDesc(
+                driven=not explicit,
+                stiffness=0.0 if explicit else values["stiffness"].get(joint, 0.0),
+                damping=0.0 if explicit else values["damping"].get(joint, 0.0),
+                effort_limit=values["effort_limit"].get(joint),
+                armature=values["armature"].get(joint),
+                friction=values["friction"].get(joint),
+            )
+
+    def numbers(text: str | None, default: tuple[float, ...]) -> tuple[float, ...]:
+        return default if not text else tuple(float(v) for v in text.split())
+
+    pos = cfg.init_pos if cfg.init_pos is not None else numbers(body.get("pos"), (0.0, 0.0, 0.0))
+    w, *xyz = numbers(body.get("quat"), (1.0, 0.0, 0.0, 0.0))
+    quat = cfg.init_rot if cfg.init_rot is not None else (*xyz, w)
+    desc = ArticulationDesc(
+        path=path,
+        mjcf=file,
+        pos=tuple(pos),  # type: ignore[arg-type]
+        quat=tuple(quat) or IDENTITY,  # type: ignore[arg-type]
+        fixed_base=cfg.fixed_base,
+        self_collisions=cfg.self_collisions,
+        joint_pos=_by_expression(cfg.init_joint_pos, joints, f"{what}.init_joint_pos"),
+        drives=drives,
+        friction=cfg.friction,
+    )
+    return desc, models
+
+
+class ArticulationData(AssetData):
+    """State of a robot with J joints, in the robot file's order; see :class:`AssetData`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        path: str,
+        sync: Callable[[], None],
+        default_root: torch.Tensor,
+        cfg: ArticulationCfg,
+        name: str,
+    ):
+        super().__init__(engine, path, sync, default_root)
+        s = self._state
+        E, J, dev = engine.num_envs, len(s.joint_names), engine.device
+
+        def buffer() -> Array:
+            return Array.wrap(torch.zeros(E, J, device=dev))
+
+        #: (E, J) joint positions [rad or m], velocities, and accelerations (change of velocity over
+        #: the last physics step divided by dt).
+        self.joint_pos = Array.wrap(s.joint_pos)
+        self.joint_vel = Array.wrap(s.joint_vel)
+        self.joint_acc = Array.wrap(s.joint_acc)
+        #: (E, J) commands, as set last.
+        self.joint_pos_target, self.joint_vel_target, self.joint_effort_target = buffer(), buffer(), buffer()
+        #: (E, J) effort that the PD law asks for, and after the effort limit [N·m or N], at the start
+        #: of the last physics step.
+        self.computed_torque, self.applied_torque = buffer(), buffer()
+        self.default_joint_pos = Array.wrap(s.default_joint_pos.repeat(E, 1))
+        vel = _by_expression(cfg.init_joint_vel, s.joint_names, f"scene.{name}.init_joint_vel")
+        self.default_joint_vel = buffer()
+        for j, joint in enumerate(s.joint_names):
+            self.default_joint_vel.torch[:, j] = vel.get(joint, 0.0)
+        #: (E, J, 2) limits [rad or m], and the same shrunk by the soft limit factor.
+        self.joint_pos_limits = Array.wrap(s.joint_pos_limits.repeat(E, 1, 1))
+        middle = s.joint_pos_limits.mean(-1, keepdim=True)
+        half = 0.5 * (s.joint_pos_limits[:, 1:] - s.joint_pos_limits[:, :1]) * cfg.soft_joint_pos_limit_factor
+        self.soft_joint_pos_limits = Array.wrap(torch.cat((middle - half, middle + half), -1).repeat(E, 1, 1))
+        self.joint_vel_limits = Array.wrap(s.velocity_limits.repeat(E, 1))
+        self.joint_effort_limits = Array.wrap(s.effort_limits.repeat(E, 1))
+        #: (E, J) gains of the PD law [N·m/rad, N·m·s/rad].
+        self.joint_stiffness = Array.wrap(s.stiffness.clone())
+        self.joint_damping = Array.wrap(s.damping.clone())
+
+
+class Articulation(Asset):
+    """A robot. Commands are held until changed; every write takes a mask of environments."""
+
+    cfg: ArticulationCfg
+    data: ArticulationData
+
+    def __init__(
+        self,
+        name: str,
+        cfg: ArticulationCfg,
+        engine: Engine,
+        path: str,
+        sync: Callable[[], None],
+        default_root: torch.Tensor,
+        models: dict[str, PdActuatorCfg],
+    ):
+        super().__init__(name, cfg, engine, path)
+        self.data = ArticulationData(engine, path, sync, default_root, cfg, name)
+        names, J, E, dev = self.joint_names, self.num_joints, self.num_envs, self.device
+        d = self.data
+        explicit = torch.zeros(J, dtype=torch.int32, device=dev)
+        limits = self._state.effort_limits.clone()
+        low = torch.zeros(J, dtype=torch.int32, device=dev)
+        high = torch.zeros(J, dtype=torch.int32, device=dev)
+        for j, joint in enumerate(names):
+            model = models.get(joint)
+            if model is None:
+                continue
+            if model.velocity_limit is not None:
+                values = _per_joint(model.velocity_limit, names, f"scene.{name}.actuators velocity_limit")
+                d.joint_vel_limits.torch[:, j] = values.get(joint, float(self._state.velocity_limits[j]))
+            if model.explicit:
+                explicit[j] = 1
+                covered, at = [n for n in names if models.get(n) is model], f"scene.{name}.actuators"
+                d.joint_stiffness.torch[:, j] = _per_joint(model.stiffness, covered, at).get(joint, 0.0)
+                d.joint_damping.torch[:, j] = _per_joint(model.damping, covered, at).get(joint, 0.0)
+            if isinstance(model, DelayedPdActuatorCfg):
+                if not 0 <= model.min_delay <= model.max_delay:
+                    raise ValueError(
+                        f"scene.{name}.actuators: delays {model.min_delay}..{model.max_delay} must be "
+                        "0 <= min_delay <= max_delay physics steps."
+                    )
+                low[j], high[j] = model.min_delay, model.max_delay
+        self._explicit = explicit.bool()
+        self._any_explicit = bool(self._explicit.any())
+        self._all_explicit = bool(self._explicit.all())
+        #: (E, J) gains as configured.
+        d.default_joint_stiffness = Array.wrap(d.joint_stiffness.torch.clone())  # type: ignore[attr-defined]
+        d.default_joint_damping = Array.wrap(d.joint_damping.torch.clone())  # type: ignore[attr-defined]
+        self._delay_low, self._delay_span = low, high - low + 1
+        self._delayed = bool((high > 0).any())
+        slots = int(high.max()) + 1 if J and self._delayed else 1
+        self._delay = low.repeat(E, 1)
+        self._ring = torch.zeros((slots, E, J, 3) if slots > 1 else (1, 1, 1, 1), device=dev)
+        self._age = torch.zeros(E, dtype=torch.int32, device=dev)
+        s = self._state
+        self._actuate_args = [
+            wp.from_torch(t)
+            for t in (
+                d.joint_pos_target.torch,
+                d.joint_vel_target.torch,
+                d.joint_effort_target.torch,
+                s.joint_pos,
+                s.joint_vel,
+                d.joint_stiffness.torch,
+                d.joint_damping.torch,
+                limits,
+                explicit,
+                self._delay,
+                self._ring,
+                self._age,
+            )
+        ]
+        self._actuate_out = [
+            wp.from_torch(t)
+            for t in (
+                s.joint_pos_target,
+                s.joint_vel_target,
+                s.joint_effort,
+                d.computed_torque.torch,
+                d.applied_torque.torch,
+            )
+        ]
+        self._wp_device = self._actuate_args[0].device
+
+    @property
+    def joint_names(self) -> list[str]:
+        """Names of the J joints, in the robot file's order."""
+        return self._state.joint_names
+
+    @property
+    def num_joints(self) -> int:
+        """J."""
+        return len(self._state.joint_names)
+
+    def find_joints(
+        self, keys: str | Sequence[str], preserve_order: bool = False
+    ) -> tuple[list[int], list[str]]:
+        """Indices and names of the joints that full-match ``keys``.
+
+        Raises:
+            ValueError: A key matches nothing.
+        """
+        return find_names(keys, self.joint_names, preserve_order, f"joint of {self.name!r}")
+
+    def _set(
+        self, target: Array, value: torch.Tensor, joint_ids: JointIds, env_mask: torch.Tensor | None
+    ) -> None:
+        buffer = target.torch
+        if joint_ids is None:
+            joint_ids = slice(None)
+        if env_mask is not None:
+            value = torch.where(env_mask.unsqueeze(-1), value, buffer[:, joint_ids])
+        buffer[:, joint_ids] = value
+
+    def set_joint_position_target(
+        self, target: torch.Tensor, joint_ids: JointIds = None, env_mask: torch.Tensor | None = None
+    ) -> None:
+        """Set position commands, (E, n) [rad or m], for ``joint_ids`` (None: all)."""
+        self._set(self.data.joint_pos_target, target, joint_ids, env_mask)
+
+    def set_joint_velocity_target(
+        self, target: torch.Tensor, joint_ids: JointIds = None, env_mask: torch.Tensor | None = None
+    ) -> None:
+        """Set velocity commands, (E, n) [rad/s or m/s]."""
+        self._set(self.data.joint_vel_target, target, joint_ids, env_mask)
+
+    def set_joint_effort_target(
+        self, target: torch.Tensor, joint_ids: JointIds = None, env_mask: torch.Tensor | None = None
+    ) -> None:
+        """Set efforts added to the PD law, (E, n) [N·m or N]."""
+        self._set(self.data.joint_effort_target, target, joint_ids, env_mask)
+
+    def write_joint_state(
+        self,
+        pos: torch.Tensor,
+        vel: torch.Tensor,
+        env_mask: torch.Tensor | None = None,
+        joint_ids: JointIds = None,
+    ) -> None:
+        """Set joint positions and velocities, (E, n) each, of ``joint_ids`` (None: all)."""
+        if joint_ids is not None:
+            full_pos, full_vel = self._state.joint_pos.clone(), self._state.joint_vel.clone()
+            full_pos[:, joint_ids] = pos
+            full_vel[:, joint_ids] = vel
+            pos, vel = full_pos, full_vel
+        self._engine.write_joint_state(
+            self.path,
+            self._rows(pos, self.num_joints, "write_joint_state"),
+            self._rows(vel, self.num_joints, "write_joint_state"),
+            env_mask,
+        )
+
+    def write_joint_gains(
+        self,
+        stiffness: torch.Tensor | None,
+        damping: torch.Tensor | None,
+        env_mask: torch.Tensor | None = None,
+        joint_ids: JointIds = None,
+    ) -> None:
+        """Set gains of the PD law, (E, n) each; None leaves one as it is."""
+        d, s = self.data, self._state
+        if stiffness is not None:
+            self._set(d.joint_stiffness, stiffness, joint_ids, env_mask)
+        if damping is not None:
+            self._set(d.joint_damping, damping, joint_ids, env_mask)
+        if self._all_explicit:
+            return
+        # Explicit joints keep zero gains in the engine.
+        s.stiffness.copy_(d.joint_stiffness.torch.masked_fill(self._explicit, 0.0))
+        s.damping.copy_(d.joint_damping.torch.masked_fill(self._explicit, 0.0))
+        self._engine.notify_gains(self.path)
+
+    def reset(self, env_mask: torch.Tensor | None = None) -> None:
+        """Default root and joint state, default commands, fresh delays, for the chosen environments."""
+        super().reset(env_mask)
+        d = self.data
+        self.write_joint_state(d.default_joint_pos, d.default_joint_vel, env_mask)
+        if env_mask is None:
+            d.joint_pos_target.torch.copy_(d.default_joint_pos.torch)
+            for t in (d.joint_vel_target, d.joint_effort_target, d.computed_torque, d.applied_torque):
+                t.torch.zero_()
+            self._age.zero_()
+        else:
+            m = env_mask.unsqueeze(-1)
+            d.joint_pos_target.torch.copy_(
+                torch.where(m, d.default_joint_pos.torch, d.joint_pos_target.torch)
+            )
+            for t in (d.joint_vel_target, d.joint_effort_target, d.computed_torque, d.applied_torque):
+                t.torch.masked_fill_(m, 0.0)
+            self._age.masked_fill_(env_mask, 0)
+        if self._delayed:
+            draw = torch.rand(self.num_envs, 1, device=self.device) * self._delay_span
+            fresh = self._delay_low + draw.int().clamp_(max=2**30)
+            if env_mask is None:
+                self._delay.copy_(fresh)
+            else:
+                self._delay.copy_(torch.where(env_mask.unsqueeze(-1), fresh, self._delay))
+
+    def launch_before_step(self) -> None:
+        if self.num_joints:
+            wp.launch(
+                asset_kernels.actuate,
+                dim=self.num_envs,
+                inputs=self._actuate_args,
+                outputs=self._actuate_out,
+                device=self._wp_device,
+            )

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warp kernels of the assets: actuators and derived root states."""
+
+# No `from __future__ import annotations`: Warp reads the annotations of kernels.
+import warp as wp
+
+wp.set_module_options({"enable_backward": False})
+
+
+@wp.kernel
+def actuate(
+    pos_target: wp.array2d(dtype=float),
+    vel_target: wp.array2d(dtype=float),
+    effort_target: wp.array2d(dtype=float),
+    pos: wp.array2d(dtype=float),
+    vel: wp.array2d(dtype=float),
+    stiffness: wp.array2d(dtype=float),
+    damping: wp.array2d(dtype=float),
+    effort_limit: wp.array(dtype=float),
+    is_explicit: wp.array(dtype=int),
+    delay: wp.array2d(dtype=int),
+    ring: wp.array4d(dtype=float),
+    age: wp.array(dtype=int),
+    pos_command: wp.array2d(dtype=float),
+    vel_command: wp.array2d(dtype=float),
+    effort_command: wp.array2d(dtype=float),
+    computed: wp.array2d(dtype=float),
+    applied: wp.array2d(dtype=float),
+):
+    """Targets → commands to the engine's drives and efforts; one thread per environment."""
+    e = wp.tid()
+    slots = ring.shape[0]
+    now = age[e]
+    for j in range(pos_target.shape[1]):
+        p = pos_target[e, j]
+        v = vel_target[e, j]
+        f = effort_target[e, j]
+        if slots > 1:
+            ring[now % slots, e, j, 0] = p
+            ring[now % slots, e, j, 1] = v
+            ring[now % slots, e, j, 2] = f
+            # Never older than the first command after a reset.
+            at = (now - wp.min(delay[e, j], now)) % slots
+            p = ring[at, e, j, 0]
+            v = ring[at, e, j, 1]
+            f = ring[at, e, j, 2]
+        torque = stiffness[e, j] * (p - pos[e, j]) + damping[e, j] * (v - vel[e, j]) + f
+        limited = wp.clamp(torque, -effort_limit[j], effort_limit[j])
+        computed[e, j] = torque
+        applied[e, j] = limited
+        pos_command[e, j] = p
+        vel_command[e, j] = v
+        if is_explicit[j] == 1:
+            effort_command[e, j] = limited
+        else:
+            effort_command[e, j] = f
+    age[e] = now + 1
+
+
+@wp.kernel
+def derive_root(
+    body_pose: wp.array2d(dtype=wp.transform),
+    body_vel: wp.array2d(dtype=wp.spatial_vector),
+    root: int,
+    down: wp.vec3,
+    lin_vel_b: wp.array(dtype=wp.vec3),
+    ang_vel_b: wp.array(dtype=wp.vec3),
+    gravity_b: wp.array(dtype=wp.vec3),
+    heading: wp.array(dtype=float),
+):
+    e = wp.tid()
+    q = wp.transform_get_rotation(body_pose[e, root])
+    v = body_vel[e, root]
+    lin_vel_b[e] = wp.quat_rotate_inv(q, wp.spatial_top(v))
+    ang_vel_b[e] = wp.quat_rotate_inv(q, wp.spatial_bottom(v))
+    gravity_b[e] = wp.quat_rotate_inv(q, down)
+    forward = wp.quat_rotate(q, wp.vec3(1.0, 0.0, 0.0))
+    heading[e] = wp.atan2(forward[1], forward[0])

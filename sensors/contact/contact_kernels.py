@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One kernel takes a whole sample: clock, history, timers, flags."""
+
+# No `from __future__ import annotations`: Warp reads the annotations of kernels.
+import warp as wp
+
+wp.set_module_options({"enable_backward": False})
+
+# Columns of the integer state of one sensing body.
+CLOCK = 0  # physics steps since the reset
+SAMPLED = 1  # clock of the last sample
+MODE = 2  # 0 none yet, 1 contact, 2 air
+MODE_SAMPLES = 3  # samples in the mode, the one that changed it included
+CHANGED = 4  # the mode began by a transition, not by a reset
+PENDING = 5  # samples in the other mode, not taken yet (debounce)
+STATE_COLUMNS = 10
+# 6…9: current air, current contact, last air, last contact, in physics steps.
+AIR = 6
+CONTACT = 7
+LAST_AIR = 8
+LAST_CONTACT = 9
+
+
+@wp.kernel
+def sample(
+    normal: wp.array2d(dtype=wp.vec3),
+    friction: wp.array2d(dtype=wp.vec3),
+    normal_matrix: wp.array3d(dtype=wp.vec3),
+    friction_matrix: wp.array3d(dtype=wp.vec3),
+    dt: wp.float64,
+    period: wp.float64,
+    threshold: float,
+    track_friction: int,
+    track_time: int,
+    debounce: int,
+    state: wp.array3d(dtype=int),
+    times: wp.array3d(dtype=float),
+    normal_history: wp.array3d(dtype=wp.vec3),
+    friction_history: wp.array3d(dtype=wp.vec3),
+    total_history: wp.array3d(dtype=wp.vec3),
+    normal_matrix_history: wp.array4d(dtype=wp.vec3),
+    friction_matrix_history: wp.array4d(dtype=wp.vec3),
+    total_matrix_history: wp.array4d(dtype=wp.vec3),
+):
+    e, s = wp.tid()
+    clock = state[e, s, CLOCK] + 1
+    state[e, s, CLOCK] = clock
+    if period > wp.float64(0.0) and clock > 1:
+        # Due when a multiple of the period lies in the step just taken.
+        slack = wp.float64(1.0e-6)
+        now = wp.floor(wp.float64(clock) * dt / period + slack)
+        before = wp.floor(wp.float64(clock - 1) * dt / period + slack)
+        if now <= before:
+            return
+    elapsed = clock - state[e, s, SAMPLED]
+    state[e, s, SAMPLED] = clock
+
+    n = normal[e, s]
+    f = friction[e, s]
+    depth = total_history.shape[1]
+    for i in range(depth - 1):
+        h = depth - 1 - i
+        normal_history[e, h, s] = normal_history[e, h - 1, s]
+        total_history[e, h, s] = total_history[e, h - 1, s]
+        if track_friction == 1:
+            friction_history[e, h, s] = friction_history[e, h - 1, s]
+    normal_history[e, 0, s] = n
+    total_history[e, 0, s] = n + f
+    if track_friction == 1:
+        friction_history[e, 0, s] = f
+    for c in range(normal_matrix.shape[2]):
+        for i in range(depth - 1):
+            h = depth - 1 - i
+            normal_matrix_history[e, h, s, c] = normal_matrix_history[e, h - 1, s, c]
+            total_matrix_history[e, h, s, c] = total_matrix_history[e, h - 1, s, c]
+            if track_friction == 1:
+                friction_matrix_history[e, h, s, c] = friction_matrix_history[e, h - 1, s, c]
+        normal_matrix_history[e, 0, s, c] = normal_matrix[e, s, c]
+        total_matrix_history[e, 0, s, c] = normal_matrix[e, s, c] + friction_matrix[e, s, c]
+        if track_friction == 1:
+            friction_matrix_history[e, 0, s, c] = friction_matrix[e, s, c]
+
+    if track_time == 0:
+        return
+    seen = 2
+    if wp.length(n) > threshold:
+        seen = 1
+    mode = state[e, s, MODE]
+    if mode == 0:
+        # The first sample after a reset starts a mode; nothing has changed.
+        state[e, s, MODE] = seen
+        state[e, s, MODE_SAMPLES] = 1
+        state[e, s, CHANGED] = 0
+        mode = seen
+        if mode == 1:
+            state[e, s, CONTACT] = elapsed
+        else:
+            state[e, s, AIR] = elapsed
+    else:
+        turn = 0
+        if seen != mode:
+            pending = state[e, s, PENDING] + 1
+            state[e, s, PENDING] = pending
+            if pending > debounce:
+                turn = 1
+        else:
+            state[e, s, PENDING] = 0
+        if turn == 1:
+            # The sample that changes the mode closes the old one and opens the new one.
+            if mode == 1:
+                state[e, s, LAST_CONTACT] = state[e, s, CONTACT] + elapsed
+                state[e, s, CONTACT] = 0
+                state[e, s, AIR] = elapsed
+            else:
+                state[e, s, LAST_AIR] = state[e, s, AIR] + elapsed
+                state[e, s, AIR] = 0
+                state[e, s, CONTACT] = elapsed
+            state[e, s, MODE] = seen
+            state[e, s, MODE_SAMPLES] = 1
+            state[e, s, CHANGED] = 1
+            state[e, s, PENDING] = 0
+        else:
+            if mode == 1:
+                state[e, s, CONTACT] = state[e, s, CONTACT] + elapsed
+            else:
+                state[e, s, AIR] = state[e, s, AIR] + elapsed
+            state[e, s, MODE_SAMPLES] = state[e, s, MODE_SAMPLES] + 1
+    for k in range(4):
+        times[k, e, s] = float(wp.float64(state[e, s, AIR + k]) * dt)
+
+
+@wp.kernel
+def clear(
+    mask: wp.array(dtype=wp.bool),
+    state: wp.array3d(dtype=int),
+    times: wp.array3d(dtype=float),
+    normal_history: wp.array3d(dtype=wp.vec3),
+    friction_history: wp.array3d(dtype=wp.vec3),
+    total_history: wp.array3d(dtype=wp.vec3),
+    normal_matrix_history: wp.array4d(dtype=wp.vec3),
+    friction_matrix_history: wp.array4d(dtype=wp.vec3),
+    total_matrix_history: wp.array4d(dtype=wp.vec3),
+):
+    e, s = wp.tid()
+    if not mask[e]:
+        return
+    zero = wp.vec3(0.0, 0.0, 0.0)
+    for k in range(state.shape[2]):
+        state[e, s, k] = 0
+    for k in range(times.shape[0]):
+        times[k, e, s] = 0.0
+    for h in range(total_history.shape[1]):
+        normal_history[e, h, s] = zero
+        total_history[e, h, s] = zero
+        if friction_history.shape[1] > 0:
+            friction_history[e, h, s] = zero
+        for c in range(normal_matrix_history.shape[3]):
+            normal_matrix_history[e, h, s, c] = zero
+            total_matrix_history[e, h, s, c] = zero
+            if friction_matrix_history.shape[1] > 0:
+                friction_matrix_history[e, h, s, c] = zero

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contact sensor: names, history, timers, resets, the same on every engine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+import warp as wp
+
+from forcelab.physics.array import Array
+from forcelab.physics.engine import ContactQuery
+from forcelab.physics.paths import ENV_REGEX_NS, find_names
+
+from ..sensor_base import SensorBase, SensorWorld
+from . import contact_kernels as kernels
+from .contact_sensor_cfg import ContactSensorCfg
+from .contact_sensor_data import ContactSensorData
+
+
+class ContactSensor(SensorBase):
+    """Contact forces, history and timers of S bodies in every environment.
+
+    A sample is taken inside every physics step that is due. See :class:`ContactSensorCfg` for the
+    settings and :class:`ContactSensorData` for the readings.
+    """
+
+    cfg: ContactSensorCfg
+    data: ContactSensorData
+
+    def __init__(self, cfg: ContactSensorCfg, name: str, world: SensorWorld):
+        super().__init__(cfg, name, world)
+        engine = world.engine
+        at = f"scene.{name}"
+        by_shape = cfg.sensor_shape_prim_expr or cfg.filter_shape_prim_expr
+        if by_shape and not engine.capabilities.shape_contacts:
+            raise NotImplementedError(
+                f"{at}: sensing or filtering by shape is not available on the {engine.name!r} engine; "
+                "use prim_path and filter_prim_paths_expr."
+            )
+        if cfg.track_contact_points and not engine.capabilities.contact_points:
+            raise NotImplementedError(
+                f"{at}.track_contact_points: the {engine.name!r} engine does not report contact points."
+            )
+        if cfg.max_contact_data_count_per_prim is not None and engine.name == "newton":
+            warnings.warn(
+                f"{at}.max_contact_data_count_per_prim is ignored by the 'newton' engine.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._paths = world.bodies.sensing(cfg.prim_path, f"{at}.prim_path")
+        filters = tuple(
+            tuple(world.bodies.partners(path, f"{at}.filter_prim_paths_expr[{i}]"))
+            for i, path in enumerate(cfg.filter_prim_paths_expr)
+        )
+        if filters and len(self._paths) > 1:
+            found = ", ".join(f"{ENV_REGEX_NS}/{p}" for p in self._paths)
+            raise ValueError(
+                f"{at}: with filters, prim_path must name one body, but {cfg.prim_path!r} matches "
+                f"{len(self._paths)}: {found}. Declare one sensor per body."
+            )
+        leaves = [p.rsplit("/", 1)[-1] for p in self._paths]
+        #: Names of the S sensing bodies; their paths where two robots use one name.
+        self.body_names: list[str] = leaves if len(set(leaves)) == len(leaves) else list(self._paths)
+        self._reader = engine.add_contact_reader(ContactQuery(tuple(self._paths), filters))
+        self.num_filters = len(filters)
+
+    @property
+    def num_bodies(self) -> int:
+        """S."""
+        return len(self._paths)
+
+    def find_bodies(
+        self, keys: str | Sequence[str], preserve_order: bool = False
+    ) -> tuple[list[int], list[str]]:
+        """Indices and names of the sensing bodies that full-match ``keys``.
+
+        Raises:
+            ValueError: A key matches nothing; near names are listed.
+        """
+        return find_names(keys, self.body_names, preserve_order, f"body of sensor {self.name!r}")
+
+    def build(self) -> None:
+        cfg, dev = self.cfg, self.device
+        E, S, F, H = self.num_envs, self.num_bodies, self.num_filters, max(1, cfg.history_length)
+        depth = H if cfg.track_friction_forces else 0
+        reader = self._reader
+
+        def zeros(*shape: int) -> torch.Tensor:
+            return torch.zeros(*shape, 3, device=dev)
+
+        net = [zeros(E, H, S), zeros(E, depth, S), zeros(E, H, S)]
+        matrices = [zeros(E, H, S, F), zeros(E, depth, S, F), zeros(E, H, S, F)]
+        self._state = torch.zeros(E, S, kernels.STATE_COLUMNS, dtype=torch.int32, device=dev)
+        times = torch.zeros(4, E, S, device=dev)
+        data = self.data = ContactSensorData(self._engine.name)
+        data.net_normal_forces_w_history = Array.wrap(net[0])
+        data.net_forces_w_history = Array.wrap(net[2])
+        data.net_normal_forces_w = Array.wrap(net[0][:, 0])
+        data.net_forces_w = Array.wrap(net[2][:, 0])
+        if depth:
+            data.net_friction_forces_w_history = Array.wrap(net[1])
+            data.net_friction_forces_w = Array.wrap(net[1][:, 0])
+        if F:
+            data.normal_force_matrix_w_history = Array.wrap(matrices[0])
+            data.force_matrix_w_history = Array.wrap(matrices[2])
+            data.normal_force_matrix_w = Array.wrap(matrices[0][:, 0])
+            data.force_matrix_w = Array.wrap(matrices[2][:, 0])
+            if depth:
+                data.friction_force_matrix_w_history = Array.wrap(matrices[1])
+                data.friction_force_matrix_w = Array.wrap(matrices[1][:, 0])
+        if cfg.track_air_time:
+            data.current_air_time = Array.wrap(times[0])
+            data.current_contact_time = Array.wrap(times[1])
+            data.last_air_time = Array.wrap(times[2])
+            data.last_contact_time = Array.wrap(times[3])
+
+        def vec(t: torch.Tensor) -> wp.array:
+            return wp.from_torch(t, dtype=wp.vec3)
+
+        no_columns = zeros(E, S, 0)
+        self._buffers = [
+            wp.from_torch(self._state),
+            wp.from_torch(times),
+            *(vec(t) for t in net),
+            *(vec(t) for t in matrices),
+        ]
+        self._sample_args = [
+            vec(reader.normal),
+            vec(reader.friction),
+            vec(reader.normal_matrix if reader.normal_matrix is not None else no_columns),
+            vec(reader.friction_matrix if reader.friction_matrix is not None else no_columns),
+            wp.float64(self._engine.dt),
+            wp.float64(cfg.update_period),
+            float(cfg.force_threshold),
+            int(cfg.track_friction_forces),
+            int(cfg.track_air_time),
+            int(cfg.contact_debounce),
+        ]
+        self._all = torch.ones(E, dtype=torch.bool, device=dev)
+        self._wp_device = self._buffers[0].device
+
+    def launch_sample(self) -> None:
+        wp.launch(
+            kernels.sample,
+            dim=(self.num_envs, self.num_bodies),
+            inputs=self._sample_args,
+            outputs=self._buffers,
+            device=self._wp_device,
+        )
+
+    def reset(self, env_mask: torch.Tensor | None = None) -> None:
+        mask = self._all if env_mask is None else env_mask
+        with self._engine.stream():
+            wp.launch(
+                kernels.clear,
+                dim=(self.num_envs, self.num_bodies),
+                inputs=[wp.from_torch(mask)],
+                outputs=self._buffers,
+                device=self._wp_device,
+            )
+
+    # ------------------------------------------------------------------ transitions
+    def _samples(self, dt: float) -> int:
+        if not self.cfg.track_air_time:
+            raise RuntimeError(
+                f"Sensor {self.name!r}: first-contact flags need track_air_time=True in its configuration."
+            )
+        interval = self.cfg.update_period or self._engine.dt
+        count = round(dt / interval)
+        if count < 1 or abs(dt / interval - count) > 1e-3 * max(1, count):
+            raise ValueError(
+                f"Sensor {self.name!r}: dt is {dt!r} s; it must be a multiple of the sample interval {interval:g} s."
+            )
+        return count
+
+    def _changed_to(self, mode: int, dt: float) -> torch.Tensor:
+        count = self._samples(dt)
+        s = self._state
+        return (
+            (s[..., kernels.MODE] == mode)
+            & (s[..., kernels.CHANGED] == 1)
+            & (s[..., kernels.MODE_SAMPLES] <= count)
+        )
+
+    def compute_first_contact(self, dt: float) -> torch.Tensor:
+        """(E, S) bool, a new tensor: did the body come into contact within the last ``dt`` seconds?
+
+        Raises:
+            RuntimeError: Air time is not tracked.
+            ValueError: ``dt`` is no multiple of the sample interval.
+        """
+        return self._changed_to(1, dt)
+
+    def compute_first_air(self, dt: float) -> torch.Tensor:
+        """(E, S) bool, a new tensor: did the body leave contact within the last ``dt`` seconds?
+
+        Raises:
+            RuntimeError: Air time is not tracked.
+            ValueError: ``dt`` is no multiple of the sample interval.
+        """
+        return self._changed_to(2, dt)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part that all sensors share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from forcelab.physics.engine import Engine
+from forcelab.physics.paths import BodyIndex
+
+from .sensor_base_cfg import SensorBaseCfg
+
+__all__ = ["SensorBase", "SensorBaseCfg", "SensorWorld"]
+
+
+@dataclass
+class SensorWorld:
+    """What a sensor may know of its scene: the engine, the bodies, the assets' paths."""
+
+    engine: Engine
+    bodies: BodyIndex
+    assets: dict[str, str] = field(default_factory=dict)
+
+
+class SensorBase(ABC):
+    """A sensor that is sampled inside every physics step, whether or not anybody reads it."""
+
+    data: Any
+
+    def __init__(self, cfg: SensorBaseCfg, name: str, world: SensorWorld):
+        cfg.check(name)
+        self.cfg = cfg
+        self.name = name
+        self._engine = world.engine
+
+    @property
+    def num_envs(self) -> int:
+        """E."""
+        return self._engine.num_envs
+
+    @property
+    def device(self) -> torch.device:
+        return self._engine.device
+
+    @abstractmethod
+    def build(self) -> None:
+        """Allocate buffers, once the engine's readers are in place."""
+
+    @abstractmethod
+    def launch_sample(self) -> None:
+        """The Warp work of one sample; part of the compiled physics step."""
+
+    @abstractmethod
+    def reset(self, env_mask: torch.Tensor | None = None) -> None:
+        """Clear the chosen environments (E,) bool; None: all."""
+
+    def update(self, dt: float | None = None, force_recompute: bool = False) -> None:
+        """Nothing to do: samples are taken by the physics step. Kept for code written elsewhere."""

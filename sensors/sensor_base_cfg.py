@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every sensor's configuration has."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .sensor_base import SensorBase, SensorWorld
+
+
+@dataclass
+class SensorBaseCfg:
+    """Settings shared by all sensors.
+
+    Attributes:
+        prim_path: what the sensor is attached to; ``{ENV_REGEX_NS}`` stands for one environment.
+        update_period: 0 samples every physics step; otherwise sample times are its multiples [s].
+        debug_vis: draw the sensor's readings; never changes data.
+    """
+
+    prim_path: str = ""
+    update_period: float = 0.0
+    debug_vis: bool = False
+
+    def check(self, name: str) -> None:
+        """Raise ValueError for values that no scene can use."""
+        p = self.update_period
+        if isinstance(p, bool) or not isinstance(p, (int, float)) or not math.isfinite(p) or p < 0:
+            raise ValueError(f"scene.{name}.update_period is {p!r}; it must be zero or positive [s].")
+
+    def create(self, name: str, world: SensorWorld) -> SensorBase:
+        """Make the sensor for a scene."""
+        raise NotImplementedError

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plots of gaits and of training, as picture files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .arrows import to_numpy
+from .extras import require
+
+# Told apart by people with any colour vision, and in print.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5C3E", "#444444")
+_TRACKING = ("Metrics/", "error")  # tags of tracking errors start and go on like this
+
+Source = str | PathLike[str] | Mapping[str, Any]
+
+
+def _figure(rows: int, heights: Sequence[float], size: tuple[float, float]) -> tuple[Any, list[Any]]:
+    """A figure that draws to files only (Agg), whatever backend the user's session has, and its axes."""
+    figures = require("matplotlib.figure", "Drawing a plot")
+    agg = require("matplotlib.backends.backend_agg", "Drawing a plot")
+    figure = figures.Figure(figsize=size, dpi=150, layout="constrained")
+    agg.FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": list(heights)})
+    for axis in axes[:, 0]:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=9)
+        axis.grid(color="#DDDDDD", linewidth=0.6)
+        axis.set_axisbelow(True)
+    return figure, list(axes[:, 0])
+
+
+def _save(figure: Any, path: str | PathLike[str]) -> Path:
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.align_ylabels()
+    figure.savefig(path, facecolor="white")
+    return path
+
+
+def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
+    """[first, one past last) of each stretch of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], mask.astype(np.int8), [0]))))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist()))
+
+
+def plot_gait(
+    times: Any,
+    contact: Any,
+    forces: Any,
+    names: Sequence[str],
+    path: str | PathLike[str],
+    title: str | None = None,
+    command: Any = None,
+    measured: Any = None,
+    velocity_names: Sequence[str] = ("forward", "sideways", "yaw"),
+) -> Path:
+    """Gait diagram (which foot stands when) above the feet's vertical forces, and velocities if given.
+
+    Args:
+        times: (T,) increasing, in s.
+        contact: (T, N) bool: foot n touches something at time t.
+        forces: (T, N) vertical contact force on each foot, in N.
+        names: N names, drawn from top to bottom.
+        path: Of the picture; the suffix chooses the format (.png, .svg, .pdf). Parent folders are made.
+        title: Above the plot.
+        command: Commanded velocity: a number, (T,), or (T, K) for K of ``velocity_names``; m/s and rad/s.
+        measured: Measured velocity, as ``command``.
+        velocity_names: Names of the velocities' columns.
+
+    Returns:
+        The path.
+
+    Raises:
+        ImportError: The extra ``viewer`` is missing.
+        ValueError: A shape does not fit; the message names it.
+    """
+    times = to_numpy(times).ravel()
+    contact, forces = to_numpy(contact).astype(bool), to_numpy(forces)
+    shape = (len(times), len(names))
+    for what, array in (("contact", contact), ("forces", forces)):
+        if array.shape != shape:
+            raise ValueError(
+                f"plot_gait: {what} must be (T, N) = {shape} for times and names, found {array.shape}."
+            )
+    if len(times) < 2 or np.any(np.diff(times) <= 0.0):
+        raise ValueError("plot_gait: times must be at least two increasing numbers, in s.")
+    series = {
+        label: _columns(values, len(times), label)
+        for label, values in (("command", command), ("measured", measured))
+        if values is not None
+    }
+    num_feet = len(names)
+    rows = 3 if series else 2
+    heights = [0.22 * num_feet + 0.25, 1.9, 1.1][:rows]
+    figure, axes = _figure(rows, heights, (8.0, 1.0 + 1.25 * sum(heights)))
+    ends = np.append(times, times[-1] + np.median(np.diff(times)))  # a sample lasts until the next one
+
+    gait = axes[0]
+    for n in range(num_feet):
+        bars = [(ends[a], ends[b] - ends[a]) for a, b in _runs(contact[:, n])]
+        gait.broken_barh(bars, (num_feet - 1 - n - 0.36, 0.72), facecolors=COLORS[n % len(COLORS)])
+    gait.set_yticks(range(num_feet), [f"{name}" for name in reversed(names)])
+    gait.set_ylim(-0.6, num_feet - 0.4)
+    gait.set_ylabel("in contact", fontsize=10)
+    gait.grid(visible=False, axis="y")
+    if title:
+        gait.set_title(title, fontsize=11, loc="left")
+
+    force = axes[1]
+    for n, name in enumerate(names):
+        color = COLORS[n % len(COLORS)]
+        force.plot(times, forces[:, n], color=color, linewidth=1.3, label=name)
+        force.fill_between(times, 0.0, forces[:, n], color=color, alpha=0.08, linewidth=0.0)
+    force.set_ylabel("vertical force [N]", fontsize=10)
+    force.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9, frameon=False)
+
+    if series:
+        speed = axes[2]
+        for label, values in series.items():
+            for k in range(values.shape[1]):
+                column = velocity_names[k] if k < len(velocity_names) else str(k)
+                speed.plot(
+                    times,
+                    values[:, k],
+                    color=COLORS[k % len(COLORS)] if label == "measured" else "#222222",
+                    linestyle="-" if label == "measured" else ("--", ":", "-.")[k % 3],
+                    linewidth=1.3,
+                    drawstyle="steps-post" if label == "command" else "default",  # commands jump
+                    zorder=3 if label == "command" else 2,
+                    label=label if values.shape[1] == 1 else f"{column}, {label}",
+                )
+        widest = max(values.shape[1] for values in series.values())
+        what = f"{velocity_names[0]}\nvelocity [m/s]" if widest == 1 else "velocity\n[m/s]"
+        speed.set_ylabel(what if widest < 3 else "velocity\n[m/s, rad/s]", fontsize=10)
+        speed.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9, frameon=False)
+    axes[-1].set_xlabel("time [s]", fontsize=10)
+    axes[-1].set_xlim(times[0], ends[-1])
+    return _save(figure, path)
+
+
+def _columns(values: Any, length: int, what: str) -> np.ndarray:
+    """(T, K) from a number, (T,) or (T, K)."""
+    array = to_numpy(values)
+    if array.ndim == 0:
+        return np.full((length, 1), float(array))
+    if array.shape[0] != length or array.ndim > 2:
+        raise ValueError(
+            f"plot_gait: {what} must be a number, ({length},) or ({length}, K), found {array.shape}."
+        )
+    return array.reshape(length, -1)
+
+
+def read_learning_curve(source: str | PathLike[str]) -> dict[str, Any]:
+    """Read the scalars of a training run from its TensorBoard event files.
+
+    Args:
+        source: An event file, or a folder that holds some; those of a resumed run are joined, and where they
+            overlap the later file wins.
+
+    Returns:
+        ``iteration`` (T,) int64; ``time`` (T,) training time in s, pauses between files left out; ``reward``
+        (T,) and ``episode_length`` (T,) means over episodes; ``tracking_error`` {name: (T,)}; NaN where a
+        quantity was not logged.
+
+    Raises:
+        FileNotFoundError: There is no event file.
+        ValueError: The files hold no training curves.
+    """
+    module = require("tensorboard.backend.event_processing.event_accumulator", "Reading event files")
+    source = Path(source)
+    files = [source] if source.is_file() else sorted(source.glob("*tfevents*"))
+    if not files:
+        raise FileNotFoundError(f"There is no TensorBoard event file (*tfevents*) at {source}.")
+    values: dict[str, dict[int, float]] = {}
+    clock: dict[int, float] = {}
+    elapsed = 0.0
+    for file in files:
+        events = module.EventAccumulator(str(file), size_guidance={module.SCALARS: 0})
+        events.Reload()
+        stamps: dict[int, float] = {}
+        for tag in events.Tags()["scalars"]:
+            if tag.endswith("/time"):  # the same values again, with the training time as their step
+                continue
+            points = events.Scalars(tag)
+            values.setdefault(tag, {}).update({p.step: p.value for p in points})
+            for point in points:
+                stamps[point.step] = max(stamps.get(point.step, point.wall_time), point.wall_time)
+        if stamps:
+            first = min(stamps)
+            # A resumed run repeats some iterations: its clock goes on from where its checkpoint was made.
+            before = [step for step in clock if step < first]
+            elapsed = clock[max(before)] if before else 0.0
+            clock = {step: clock[step] for step in before}
+            clock.update({step: elapsed + stamp - stamps[first] for step, stamp in stamps.items()})
+    rewards = values.get("Train/mean_reward", {})
+    tracked = [
+        tag for tag in values if tag.startswith(_TRACKING[0]) and _TRACKING[1] in tag.rpartition("/")[2]
+    ]
+    if not rewards and not tracked:
+        raise ValueError(f"{files[0]} has no 'Train/mean_reward'; its scalars are {sorted(values)}.")
+    steps = sorted(clock)
+
+    def column(tag: str) -> np.ndarray:
+        return np.array([values.get(tag, {}).get(step, np.nan) for step in steps])
+
+    return {
+        "iteration": np.array(steps, dtype=np.int64),
+        "time": np.array([clock[step] for step in steps]),
+        "reward": column("Train/mean_reward"),
+        "episode_length": column("Train/mean_episode_length"),
+        "tracking_error": {tag.removeprefix(_TRACKING[0]): column(tag) for tag in sorted(tracked)},
+    }
+
+
+def plot_learning_curve(
+    source: Source | Sequence[Source],
+    path: str | PathLike[str],
+    labels: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Path:
+    """Mean reward, episode length and tracking errors against iteration (below) and wall time (above).
+
+    Args:
+        source: A run: an event file, a folder of them, or arrays as :func:`read_learning_curve` returns them
+            (``iteration`` and any of ``time``, ``reward``, ``episode_length``, ``tracking_error``). Or a list
+            of runs, which are drawn over one another; the time axis is then the first run's.
+        path: Of the picture; parent folders are made.
+        labels: Names of the runs.
+        title: Above the plot.
+
+    Returns:
+        The path.
+
+    Raises:
+        ImportError: The extra ``viewer`` is missing.
+        FileNotFoundError: There is no event file.
+        ValueError: There is nothing to draw, or an array has another length than ``iteration``.
+    """
+    one = isinstance(source, (str, PathLike, Mapping))
+    sources: Sequence[Any] = [source] if one else list(source)  # type: ignore[arg-type, list-item]
+    if labels is not None and len(labels) != len(sources):
+        raise ValueError(f"plot_learning_curve: {len(labels)} labels for {len(sources)} runs.")
+    runs = [_curves(s) for s in sources]
+    panels: dict[str, str] = {}
+    for key, label in (("reward", "mean reward"), ("episode_length", "episode length\n[steps]")):
+        if any(key in run for run in runs):
+            panels[key] = label
+    if any(run["tracking_error"] for run in runs):
+        panels["tracking_error"] = "tracking error"
+    if not panels:
+        raise ValueError("plot_learning_curve: the runs hold no reward, episode length or tracking error.")
+
+    figure, axes = _figure(len(panels), [1.0] * len(panels), (7.5, 0.9 + 1.7 * len(panels)))
+    names = list(labels) if labels is not None else [f"run {i}" for i in range(len(runs))]
+    for axis, (key, ylabel) in zip(axes, panels.items()):
+        lines = 0
+        for i, run in enumerate(runs):
+            curves = run["tracking_error"] if key == "tracking_error" else {None: run.get(key)}
+            for k, (name, curve) in enumerate(curves.items()):
+                if curve is None:
+                    continue
+                known = np.isfinite(curve)
+                parts = [_with_unit(name)] if name else []
+                parts += [names[i]] if len(runs) > 1 or labels is not None else []
+                axis.plot(
+                    run["iteration"][known],
+                    curve[known],
+                    # Colours tell runs apart, or the curves of a single run.
+                    color=COLORS[(i if len(runs) > 1 else k) % len(COLORS)],
+                    linestyle=("-", "--", ":", "-.")[k % 4 if len(runs) > 1 else 0],
+                    linewidth=1.4,
+                    label=", ".join(parts) or None,
+                )
+                lines += bool(parts)
+        axis.set_ylabel(ylabel, fontsize=10)
+        if key == "tracking_error":
+            axis.set_ylim(bottom=0.0)
+        if lines and (key == "tracking_error" or axis is axes[0]):
+            axis.legend(fontsize=9, frameon=False)
+    axes[-1].set_xlabel("iteration", fontsize=10)
+    _time_axis(axes[0], runs[0])
+    if title:
+        axes[0].set_title(title, fontsize=11, loc="left")
+    return _save(figure, path)
+
+
+def _curves(source: Any) -> dict[str, Any]:
+    """Arrays of one run, checked."""
+    given = source if isinstance(source, Mapping) else read_learning_curve(source)
+    if "iteration" not in given:
+        raise ValueError(f"plot_learning_curve: arrays need 'iteration', found {sorted(given)}.")
+    run: dict[str, Any] = {"iteration": to_numpy(given["iteration"]).ravel(), "tracking_error": {}}
+    length = len(run["iteration"])
+    errors = given.get("tracking_error") or {}
+    named = errors.items() if isinstance(errors, Mapping) else [("", errors)]
+    for key, value in [*((k, given.get(k)) for k in ("time", "reward", "episode_length")), *named]:
+        if value is None:
+            continue
+        array = to_numpy(value).ravel()
+        if len(array) != length:
+            raise ValueError(f"plot_learning_curve: {key!r} has {len(array)} values for {length} iterations.")
+        if not np.isfinite(array).any():
+            continue
+        if key in ("time", "reward", "episode_length"):
+            run[key] = array
+        else:
+            run["tracking_error"][key] = array
+    return run
+
+
+def _with_unit(tag: str) -> str:
+    """A tracking error's name for the legend, with the unit that its name implies."""
+    words = tag.rpartition("/")[2].removeprefix("error_").split("_")
+    angular = {"yaw", "ang", "heading"} & set(words)
+    velocity = "vel" in words
+    unit = (" [rad/s]" if angular else " [m/s]") if velocity else (" [rad]" if angular else "")
+    return " ".join("velocity" if word == "vel" else word for word in words) + unit
+
+
+def _time_axis(axis: Any, run: dict[str, Any]) -> None:
+    """A second scale, above: the wall time at which an iteration was done."""
+    if "time" not in run or len(run["time"]) < 2 or run["time"][-1] <= run["time"][0]:
+        return
+    steps, seconds = run["iteration"], run["time"]
+    unit, name = (60.0, "min") if seconds[-1] < 3 * 3600.0 else (3600.0, "h")
+    if seconds[-1] < 180.0:
+        unit, name = 1.0, "s"
+    # Strictly increasing, and going on at the mean rate outside: the axis's limits lie there.
+    rate = (seconds[-1] - seconds[0]) / max(steps[-1] - steps[0], 1)
+    grown = np.maximum.accumulate(seconds + 1e-9 * np.arange(len(seconds)))
+    far = 10.0 * max(steps[-1] - steps[0], 1)
+    xs = np.concatenate(([steps[0] - far], steps, [steps[-1] + far]))
+    ts = np.concatenate(([grown[0] - far * rate], grown, [grown[-1] + far * rate])) / unit
+    above = axis.secondary_xaxis(
+        "top", functions=(lambda x: np.interp(x, xs, ts), lambda t: np.interp(t, ts, xs))
+    )
+    above.set_xlabel(f"wall time [{name}]", fontsize=10)
+    above.tick_params(labelsize=9)

@@ -56,9 +56,9 @@ def contact_forces(
         return
     w = world[i]
     d = dim[i]
-    fn = 0.0
-    f1 = 0.0
-    f2 = 0.0
+    fn = float(0.0)
+    f1 = float(0.0)
+    f2 = float(0.0)
     if d == 1 or elliptic == 1:
         if first < row_capacity:
             fn = row_force[w, first]

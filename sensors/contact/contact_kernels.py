@@ -82,9 +82,9 @@ def sample(
 
     if track_time == 0:
         return
-    seen = 2
+    seen = int(2)
     if wp.length(n) > threshold:
-        seen = 1
+        seen = int(1)
     mode = state[e, s, MODE]
     if mode == 0:
         # The first sample after a reset starts a mode; nothing has changed.
@@ -97,12 +97,12 @@ def sample(
         else:
             state[e, s, AIR] = elapsed
     else:
-        turn = 0
+        turn = int(0)
         if seen != mode:
             pending = state[e, s, PENDING] + 1
             state[e, s, PENDING] = pending
             if pending > debounce:
-                turn = 1
+                turn = int(1)
         else:
             state[e, s, PENDING] = 0
         if turn == 1:

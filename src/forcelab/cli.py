@@ -386,11 +386,7 @@ def _command_help(name: str | None) -> str:
     ]
     for f in dataclasses.fields(command.options):
         value = getattr(defaults, f.name)
-        text = (
-            {None: "null", True: "true", False: "false"}.get(value, value)
-            if value is None or isinstance(value, bool)
-            else value
-        )
+        text = json.dumps(value).replace('"', "")
         lines.append(f"  {f'{f.name}={text}'.replace(' ', ''):<26} {f.metadata['help']}")
     lines += [
         "",

@@ -262,7 +262,8 @@ def _run(name: str, rest: list[str]) -> int:
         changed = [new for old, new in zip(texts, combination) if old != new]
         print(f"[{number}/{len(combinations)}] {' '.join(changed)}", flush=True)
         if name == "train" and not any(t.startswith("agent.run_name=") for t in combination):
-            label = "_".join(c.rsplit(".", 1)[-1] for c in changed)
+            parts = (c.partition("=") for c in changed)
+            label = "_".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in parts)
             combination = [*combination, f"agent.run_name={json.dumps(label, ensure_ascii=False)}"]
         code = _run_one(name, command, combination, show)
         if code >= 128:

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long one environment step takes, beside the physics steps it contains."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass
+class StepTime:
+    """Times of one environment at one size. Times are medians over repeats, in seconds.
+
+    Attributes:
+        num_envs: Number of environments.
+        device: Device.
+        decimation: Physics steps in one environment step.
+        step_s: One ``env.step`` with random actions: everything, resets included.
+        physics_s: The same number of physics steps alone, on a scene without sensors.
+        step_spread, physics_spread: (largest - smallest) / median over the repeats.
+        steps: Environment steps per repeat.
+        repeats: Repeats; the two kinds take turns.
+        build_s: Time to build the environment, first steps included.
+        memory_bytes: Device memory taken by the environment; 0 on the CPU.
+    """
+
+    num_envs: int
+    device: str
+    decimation: int
+    step_s: float
+    physics_s: float
+    step_spread: float
+    physics_spread: float
+    steps: int
+    repeats: int
+    build_s: float
+    memory_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Environment step over physics alone."""
+        return self.step_s / self.physics_s
+
+    @property
+    def env_steps_per_s(self) -> float:
+        """Environment steps per second, summed over the environments."""
+        return self.num_envs / self.step_s
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, the derived ones included."""
+        return {**asdict(self), "ratio": self.ratio, "env_steps_per_s": self.env_steps_per_s}
+
+
+def measure(env_cfg: Any, num_envs: int, *, steps: int = 50, repeats: int = 5, warmup: int = 20) -> StepTime:
+    """Build an environment of ``num_envs`` and time it.
+
+    Physics alone runs the engine's step on an identical scene without sensors, from the states and with the
+    joint targets that the environment has at that moment, so that both solve about the same contacts.
+
+    Args:
+        env_cfg: :class:`forcelab.envs.ManagerBasedRlEnvCfg`; it is copied.
+        num_envs: Number of environments.
+        steps: Environment steps per repeat.
+        repeats: Repeats.
+        warmup: Environment steps before the first repeat.
+    """
+    from forcelab.envs import ManagerBasedRlEnv
+    from forcelab.scene import InteractiveScene
+
+    if min(num_envs, steps, repeats) < 1:
+        raise ValueError(f"num_envs={num_envs}, steps={steps}, repeats={repeats}: each must be at least 1.")
+    cfg = copy.deepcopy(env_cfg)
+    cfg.scene.num_envs = num_envs
+    device = torch.device(cfg.device)
+    before = _used_memory(device)
+    started = time.perf_counter()
+    env = ManagerBasedRlEnv(cfg)
+    try:
+        env.reset()
+        generator = torch.Generator(device="cpu").manual_seed(0)
+        shape = (16, num_envs, env.action_manager.total_action_dim)
+        actions = torch.rand(shape, generator=generator).mul_(2.0).sub_(1.0).to(env.device)
+
+        def env_steps(number: int) -> None:
+            for i in range(number):
+                env.step(actions[i % len(actions)])
+
+        env_steps(1)
+        _wait(device)
+        build = time.perf_counter() - started
+        env_steps(warmup)
+        _wait(device)
+        memory = _used_memory(device) - before
+
+        bare = InteractiveScene(
+            without_sensors(cfg.scene), physics=copy.deepcopy(cfg.physics), device=str(device)
+        )
+        bare.reset()
+
+        def physics_steps(number: int) -> None:
+            for _ in range(number * env.decimation):
+                bare.engine.step()
+
+        _copy_state(env.scene, bare)
+        physics_steps(warmup)
+        step_times, physics_times = [], []
+        for _ in range(repeats):
+            step_times.append(_timed(env_steps, steps, device))
+            _copy_state(env.scene, bare)
+            physics_times.append(_timed(physics_steps, steps, device))
+        env.pop_logs()
+    finally:
+        env.close()
+    close = getattr(bare, "close", None)
+    if callable(close):
+        close()
+    step, physics = statistics.median(step_times), statistics.median(physics_times)
+    return StepTime(
+        num_envs=num_envs,
+        device=_device_name(device),
+        decimation=int(env.decimation),
+        step_s=step,
+        physics_s=physics,
+        step_spread=(max(step_times) - min(step_times)) / step,
+        physics_spread=(max(physics_times) - min(physics_times)) / physics,
+        steps=steps,
+        repeats=repeats,
+        build_s=build,
+        memory_bytes=memory,
+    )
+
+
+def without_sensors(scene_cfg: Any) -> Any:
+    """A copy of a scene configuration in which every sensor is switched off."""
+    from forcelab.sensors import SensorBaseCfg
+
+    cfg = copy.deepcopy(scene_cfg)
+    for name, entry in list(cfg.items()):
+        if isinstance(entry, SensorBaseCfg):
+            setattr(cfg, name, None)
+    return cfg
+
+
+def _copy_state(source: Any, target: Any) -> None:
+    """Give ``target`` the states and commands of ``source``; both hold the same robots and objects."""
+    for path, tree in source.engine.trees.items():
+        other = target.engine.trees[path]
+        root = (
+            source.engine.body_pose[:, tree.body_slice.start],
+            source.engine.body_vel[:, tree.body_slice.start],
+        )
+        if not tree.fixed_base:
+            target.engine.write_root_pose(path, root[0].clone())
+            target.engine.write_root_velocity(path, root[1].clone())
+        if tree.joint_names:
+            target.engine.write_joint_state(path, tree.joint_pos.clone(), tree.joint_vel.clone())
+            other.joint_pos_target.copy_(tree.joint_pos_target)
+            other.joint_vel_target.copy_(tree.joint_vel_target)
+            other.joint_effort.copy_(tree.joint_effort)
+    target.engine.reset()
+    target.engine.update_kinematics()
+
+
+def _timed(run: Callable[[int], None], number: int, device: torch.device) -> float:
+    _wait(device)
+    started = time.perf_counter()
+    run(number)
+    _wait(device)
+    return (time.perf_counter() - started) / number
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _used_memory(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 0
+    _wait(device)
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free
+
+
+def _device_name(device: torch.device) -> str:
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)

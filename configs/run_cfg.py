@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the commands: what the command line takes besides the task's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class TrainRun:
+    """Options of ``forcelab train``."""
+
+    resume: bool | str = field(
+        default=False,
+        metadata={"help": "true: continue the newest run; or a run's folder or name, or a checkpoint"},
+    )
+    log_root: str = field(default="logs", metadata={"help": "folder of all experiments"})
+
+
+@dataclass
+class _PolicyRun:
+    checkpoint: str = field(
+        default="latest", metadata={"help": "latest, pretrained, a file, a run's folder or name"}
+    )
+    log_root: str = field(default="logs", metadata={"help": "folder of all experiments"})
+
+
+@dataclass
+class PlayRun(_PolicyRun):
+    """Options of ``forcelab play``."""
+
+    num_envs: int = field(default=1, metadata={"help": "number of environments; up to 16 of them are drawn"})
+    duration: float | None = field(default=None, metadata={"help": "simulated time in s; null: one episode"})
+    command: list[float] | None = field(
+        default=None, metadata={"help": "velocity command to hold, [m/s,m/s,rad/s]; null: the task's own"}
+    )
+    video: bool | str = field(default=False, metadata={"help": "path of an .mp4 or .gif; true: <task>.mp4"})
+    frames: bool | str = field(default=False, metadata={"help": "folder for numbered pictures; true: frames"})
+    plot: bool | str = field(default=False, metadata={"help": "path of a gait plot; true: <task>_gait.png"})
+    camera: dict[str, Any] = field(
+        default_factory=dict,
+        metadata={"help": "camera settings: distance, azimuth, elevation, fovy, lookat, follow, …"},
+    )
+    width: int = field(default=640, metadata={"help": "width of pictures, pixels"})
+    height: int = field(default=480, metadata={"help": "height of pictures, pixels"})
+    noise: bool = field(default=False, metadata={"help": "keep the observation noise"})
+    pushes: bool = field(default=False, metadata={"help": "keep events at intervals, such as pushes"})
+
+
+@dataclass
+class EvaluateRun(_PolicyRun):
+    """Options of ``forcelab evaluate``."""
+
+    num_envs: int = field(default=256, metadata={"help": "number of environments, hence of episodes"})
+    settle: float = field(default=2.0, metadata={"help": "age of an episode from which tracking counts, s"})
+    noise: bool = field(default=False, metadata={"help": "keep the observation noise"})
+    pushes: bool = field(default=False, metadata={"help": "keep events at intervals, such as pushes"})
+    output: str | None = field(default=None, metadata={"help": "JSON file for the numbers"})
+
+
+@dataclass
+class ExportRun(_PolicyRun):
+    """Options of ``forcelab export``."""
+
+    output: str = field(default="exported", metadata={"help": "folder for the files"})
+    name: str = field(default="policy", metadata={"help": "stem of the files' names"})
+
+
+@dataclass
+class BenchRun:
+    """Options of ``forcelab bench``."""
+
+    num_envs: int | list[int] = field(
+        default_factory=lambda: [64, 1024, 4096], metadata={"help": "numbers of environments, one or a list"}
+    )
+    steps: int = field(default=50, metadata={"help": "environment steps of one repeat"})
+    repeats: int = field(default=5, metadata={"help": "repeats; medians are reported"})
+    output: str | None = field(default=None, metadata={"help": "JSON file for the numbers"})

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge a trained policy: one episode in every environment, without exploration, noise and pushes."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+
+from .device_logger import ProgressLine
+from .inference import Rollout, open_rollout, velocity_command
+
+#: Upper bounds a policy has to keep, by name of the result; tracking only where there is a velocity command.
+CRITERION = {"velocity_error": 0.25, "terminated_percent": 5.0}
+
+_LABELS = {
+    "velocity_error": ("mean |v_xy - command|", "m/s"),
+    "yaw_rate_error": ("mean |yaw rate - command|", "rad/s"),
+    "terminated_percent": ("episodes terminated early", "%"),
+    "mean_return": ("mean return", ""),
+    "mean_episode_length": ("mean episode length", "s"),
+}
+
+
+def evaluate(
+    composed: Any,
+    checkpoint: str | os.PathLike[str] = "latest",
+    *,
+    num_envs: int = 256,
+    settle: float = 2.0,
+    noise: bool = False,
+    pushes: bool = False,
+    command: Sequence[float] | None = None,
+    criterion: Mapping[str, float] | None = None,
+    log_root: str | os.PathLike[str] = "logs",
+    make_env: Callable[[Any], Any] | None = None,
+    stream: TextIO | None = None,
+) -> dict[str, Any]:
+    """Run the mean actions of a policy for one episode length and print how well it does.
+
+    Args:
+        composed: :func:`forcelab.configs.compose`'s result.
+        checkpoint: ``latest``, ``pretrained``, a file, a run folder or a run name.
+        num_envs: Number of environments, hence of episodes.
+        settle: Tracking counts from this age of an episode on, in s.
+        noise: Keep the observation noise.
+        pushes: Keep events of mode ``interval``.
+        command: Velocity command (m/s, m/s, rad/s) held throughout; None: the task's own.
+        criterion: Upper bounds by name of the result; None: :data:`CRITERION`.
+        log_root: Folder of all experiments.
+        make_env: Builds the environment from its configuration; None: ``ManagerBasedRlEnv``.
+        stream: Where it is printed; None: standard output.
+
+    Returns:
+        ``task``, ``checkpoint``, ``iteration``, ``num_envs``, ``episode_length_s``; ``mean_return``,
+        ``mean_episode_length`` (s) of each environment's first episode; ``terminated_percent``: share of them
+        that ended before their time; with a velocity command ``velocity_error`` (m/s) and ``yaw_rate_error``
+        (rad/s), means over all environments and steps after ``settle``; ``criterion`` and ``passed``.
+
+    Raises:
+        CheckpointError: No such checkpoint, or it does not fit.
+        ValueError: ``settle`` is not within the episode length.
+    """
+    out = sys.stdout if stream is None else stream
+    rollout = open_rollout(
+        composed,
+        checkpoint,
+        num_envs=num_envs,
+        log_root=log_root,
+        noise=noise,
+        interval_events=pushes,
+        command=command,
+        make_env=make_env,
+    )
+    try:
+        results = run_episodes(rollout, settle=settle, stream=out)
+    finally:
+        rollout.env.close()
+    results = {
+        "task": composed.task,
+        "checkpoint": str(rollout.path),
+        "iteration": rollout.policy.iteration,
+        **results,
+    }
+    bounds = {k: v for k, v in (CRITERION if criterion is None else criterion).items() if k in results}
+    results["criterion"] = dict(bounds)
+    results["passed"] = all(results[name] <= bound for name, bound in bounds.items())
+    print_results(results, out)
+    return results
+
+
+@torch.no_grad()
+def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = None) -> dict[str, Any]:
+    """The numbers of :func:`evaluate` for an open environment; sums stay on the device until the end."""
+    env, base, policy = rollout.env, rollout.base, rollout.policy
+    steps = int(base.max_episode_length)
+    dt = float(base.step_dt)
+    if not 0.0 <= settle < steps * dt:
+        raise ValueError(f"settle={settle} s must lie within the episode length, {steps * dt:g} s.")
+    settle_steps = math.ceil(settle / dt - 1e-6)
+    device = env.device
+    obs, _ = env.reset()
+    policy.reset()
+    found = velocity_command(base)
+    zeros = torch.zeros(env.num_envs, device=device)
+    running = torch.ones(env.num_envs, dtype=torch.bool, device=device)
+    fell = torch.zeros_like(running)
+    returns, lengths = zeros.clone(), zeros.clone()
+    tracking = torch.zeros(3, device=device, dtype=torch.float64)
+    progress = ProgressLine(stream) if stream is not None else None
+    every = max(1, round(1.0 / dt))
+
+    for step in range(steps):
+        # The step draws new commands at its end: judge by the command that was in force.
+        command = base.command_manager.get_command(found[0]).clone() if found else None
+        obs, reward, done, extras = env.step(policy(obs))
+        policy.reset(done)
+        returns += torch.where(running, reward, zeros)
+        lengths += running
+        fell |= running & done & ~extras["time_outs"]
+        running &= ~done
+        if found is not None and command is not None:
+            data = found[1].data
+            # Environments that were just reset have age 0 and a new pose.
+            old_enough = base.episode_length_buf > settle_steps
+            planar = torch.linalg.vector_norm(data.root_lin_vel_b[:, :2] - command[:, :2], dim=1)
+            yaw = (data.root_ang_vel_b[:, 2] - command[:, 2]).abs()
+            zero = torch.zeros_like(planar)
+            tracking += torch.stack(
+                [
+                    torch.where(old_enough, planar, zero).sum(),
+                    torch.where(old_enough, yaw, zero).sum(),
+                    old_enough.sum().to(planar.dtype),
+                ]
+            ).double()
+        if progress is not None and (step + 1) % every == 0 and step + 1 < steps:
+            progress.show(f"{(step + 1) * dt:.0f} of {steps * dt:.0f} s simulated")
+    if progress is not None:
+        progress.close()
+
+    results: dict[str, Any] = {
+        "num_envs": env.num_envs,
+        "episode_length_s": steps * dt,
+        "mean_return": float(returns.mean()),
+        "mean_episode_length": float(lengths.mean()) * dt,
+        "terminated_percent": 100.0 * float(fell.float().mean()),
+    }
+    if found is not None:
+        planar_sum, yaw_sum, count = tracking.tolist()
+        results["settle_s"] = settle
+        results["velocity_error"] = planar_sum / count if count else math.nan
+        results["yaw_rate_error"] = yaw_sum / count if count else math.nan
+    base.pop_logs()
+    return results
+
+
+def print_results(results: Mapping[str, Any], stream: TextIO | None = None) -> None:
+    """Print the numbers of :func:`evaluate` with the criterion beside them."""
+    out = sys.stdout if stream is None else stream
+    print(
+        f"{results['task']}: {results['num_envs']} episodes of {results['episode_length_s']:g} s, "
+        f"{_short_path(results['checkpoint'])} (iteration {results['iteration']})",
+        file=out,
+    )
+    for name, (label, unit) in _LABELS.items():
+        if name not in results:
+            continue
+        value, bound = results[name], results["criterion"].get(name)
+        line = f"  {label:<28}{value:>10.3f} {unit:<6}"
+        if bound is not None:
+            line += f"  at most {bound:g}: {'met' if value <= bound else 'NOT met'}"
+        print(line.rstrip(), file=out)
+    if results["criterion"]:
+        print(f"  criterion {'met' if results['passed'] else 'NOT met'}", file=out)
+
+
+def _short_path(path: str) -> str:
+    return str(Path(*Path(path).parts[-2:]))

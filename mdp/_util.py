@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small helpers shared by the terms: masks, random draws, ranges, rotations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from forcelab.managers import SceneEntityCfg
+from forcelab.physics.errors import near
+
+Env: TypeAlias = Any
+"""The environment, :class:`forcelab.envs.ManagerBasedRlEnv`; ``Any`` because terms may not import it."""
+
+ROBOT = SceneEntityCfg("robot")
+"""The default asset of terms: everything of the scene's "robot"."""
+
+Range: TypeAlias = Sequence[float] | torch.Tensor
+"""Lower and upper bound: a pair of numbers, or a device tensor of shape (2,) that may change at run time."""
+
+PoseRanges: TypeAlias = Mapping[str, Sequence[float]] | torch.Tensor
+"""{"x": (lo, hi), "yaw": (lo, hi), …}, or a device tensor (2, 6): rows lower, upper, columns POSE_KEYS."""
+
+POSE_KEYS = ("x", "y", "z", "roll", "pitch", "yaw")
+
+# Constant tables on the device, by content, so that a term makes them only once. Entries are never dropped: a
+# captured graph may hold their addresses.
+_tables: dict[tuple[Any, ...], torch.Tensor] = {}
+
+
+def uniform(bounds: Range, shape: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Uniform draw between ``bounds``, float32 of ``shape``."""
+    if isinstance(bounds, torch.Tensor):
+        return torch.lerp(bounds[0], bounds[1], torch.rand(tuple(shape), device=device))
+    lo, hi = bounds
+    return torch.empty(tuple(shape), device=device).uniform_(lo, hi)
+
+
+def draw(params: Range, shape: Sequence[int], device: torch.device, distribution: str) -> torch.Tensor:
+    """Draw float32 numbers of ``shape``.
+
+    Args:
+        params: Lower and upper bound ("uniform", "log_uniform"), or mean and standard deviation ("gaussian").
+        shape: Shape of the result.
+        device: Device of the result.
+        distribution: "uniform", "log_uniform" or "gaussian".
+    """
+    if distribution == "uniform":
+        return uniform(params, shape, device)
+    if distribution == "log_uniform":
+        if isinstance(params, torch.Tensor):
+            return uniform(params.log(), shape, device).exp_()
+        lo, hi = params
+        if lo <= 0.0:
+            raise ValueError(f"A log_uniform draw needs positive bounds, got ({lo}, {hi}).")
+        return uniform((math.log(lo), math.log(hi)), shape, device).exp_()
+    if distribution == "gaussian":
+        mean, std = params
+        return torch.randn(tuple(shape), device=device).mul_(std).add_(mean)
+    raise ValueError(
+        f"Unknown distribution {distribution!r}.{near(distribution, ('uniform', 'log_uniform', 'gaussian'))}"
+    )
+
+
+def combine(base: torch.Tensor, value: torch.Tensor, operation: str) -> torch.Tensor:
+    """``base`` changed by ``value``: "add" sums, "scale" multiplies, "abs" replaces. Shapes broadcast."""
+    if operation == "add":
+        return base + value
+    if operation == "scale":
+        return base * value
+    if operation == "abs":
+        return value.expand_as(base)
+    raise ValueError(f"Unknown operation {operation!r}.{near(operation, ('add', 'scale', 'abs'))}")
+
+
+def table(rows: Sequence[Sequence[float]], device: torch.device) -> torch.Tensor:
+    """Constant (len(rows), n) float32 tensor on ``device``; equal content gives the same tensor."""
+    key = (str(device), tuple(tuple(float(x) for x in row) for row in rows))
+    found = _tables.get(key)
+    if found is None:
+        found = _tables[key] = torch.empty(len(rows), len(rows[0]), device=device)
+        for i, row in enumerate(key[1]):
+            for j, value in enumerate(row):
+                found[i, j] = value  # a fill on the device: copies nothing from the host
+    return found
+
+
+def pose_bounds(ranges: PoseRanges, what: str, device: torch.device) -> torch.Tensor:
+    """Bounds (2, 6): row 0 lower, row 1 upper, columns x, y, z, roll, pitch, yaw.
+
+    Args:
+        ranges: {"x": (lo, hi), …}, absent keys are 0; or a device tensor (2, 6) that may change at run time.
+        what: The parameter's name, for the error message.
+        device: Device of the result.
+    """
+    if isinstance(ranges, torch.Tensor):
+        return ranges
+    for key in ranges:
+        if key not in POSE_KEYS:
+            raise ValueError(f"{what} has an unknown key {key!r}.{near(key, POSE_KEYS)}")
+    pairs = [ranges.get(key, (0.0, 0.0)) for key in POSE_KEYS]
+    return table([[p[0] for p in pairs], [p[1] for p in pairs]], device)
+
+
+def sample_pose_bounds(bounds: torch.Tensor, num_envs: int) -> torch.Tensor:
+    """Uniform draw (num_envs, 6) between the rows of ``bounds`` (2, 6)."""
+    return torch.lerp(bounds[0], bounds[1], torch.rand((num_envs, 6), device=bounds.device))
+
+
+def where_env(env_mask: torch.Tensor | None, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+    """``new`` in the environments of ``env_mask`` (E,), ``old`` in the others; ``None`` means all of them."""
+    if env_mask is None:
+        return new
+    return torch.where(env_mask.view(-1, *[1] * (old.dim() - 1)), new, old)
+
+
+def select(x: torch.Tensor, dim: int, ids: slice | torch.Tensor) -> torch.Tensor:
+    """``x`` with dimension ``dim`` reduced to ``ids``; faster than indexing where ``ids`` is a LongTensor."""
+    if isinstance(ids, torch.Tensor):
+        return x.index_select(dim, ids)
+    return x[(slice(None),) * dim + (ids,)]
+
+
+def wrap_to_pi(angle: torch.Tensor) -> torch.Tensor:
+    """The same angle in [-pi, pi), rad."""
+    return torch.remainder(angle + math.pi, 2.0 * math.pi) - math.pi
+
+
+def quat_from_euler_xyz(angles: torch.Tensor) -> torch.Tensor:
+    """Quaternion (E, 4) xyzw of roll, pitch, yaw (E, 3) in rad: R = Rz(yaw) Ry(pitch) Rx(roll)."""
+    half = 0.5 * angles
+    sr, sp, sy = torch.sin(half).unbind(1)
+    cr, cp, cy = torch.cos(half).unbind(1)
+    return torch.stack(
+        (
+            sr * cp * cy - cr * sp * sy,
+            cr * sp * cy + sr * cp * sy,
+            cr * cp * sy - sr * sp * cy,
+            cr * cp * cy + sr * sp * sy,
+        ),
+        dim=1,
+    )
+
+
+def quat_mul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Product (…, 4) of two xyzw quaternions: first rotate by ``b``, then by ``a``."""
+    av, aw = a[..., :3], a[..., 3:]
+    bv, bw = b[..., :3], b[..., 3:]
+    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
+    scalar = aw * bw - (av * bv).sum(dim=-1, keepdim=True)
+    return torch.cat((vector, scalar), dim=-1)
+
+
+def quat_apply(quat: torch.Tensor, vec: torch.Tensor) -> torch.Tensor:
+    """Vectors (…, 3) rotated by xyzw quaternions (…, 4); leading dimensions broadcast."""
+    xyz, w = quat[..., :3], quat[..., 3:]
+    xyz, vec = torch.broadcast_tensors(xyz, vec)
+    t = 2.0 * torch.linalg.cross(xyz, vec)
+    return vec + w * t + torch.linalg.cross(xyz, t)
+
+
+def quat_apply_inverse(quat: torch.Tensor, vec: torch.Tensor) -> torch.Tensor:
+    """Vectors (…, 3) rotated by the inverse of xyzw quaternions (…, 4); leading dimensions broadcast."""
+    xyz, w = quat[..., :3], quat[..., 3:]
+    xyz, vec = torch.broadcast_tensors(xyz, vec)
+    t = 2.0 * torch.linalg.cross(xyz, vec)
+    return vec - w * t + torch.linalg.cross(xyz, t)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations of the command terms. Importable without torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from forcelab.managers.manager_term_cfg import CommandTermCfg, LiveCfg
+from forcelab.physics.errors import near
+
+
+@dataclass
+class NullCommandCfg(CommandTermCfg):
+    """A command that is never given. See :class:`forcelab.mdp.NullCommand`."""
+
+    class_type: Any = "forcelab.mdp.commands.NullCommand"
+    resampling_time_range: tuple[float, float] = (math.inf, math.inf)
+
+
+@dataclass
+class UniformVelocityRangesCfg(LiveCfg):
+    """Bounds (lower, upper) of a velocity command.
+
+    Attributes:
+        lin_vel_x, lin_vel_y: Velocity along the root's x and y axes, m/s.
+        ang_vel_z: Yaw rate, rad/s; also bounds what the heading control asks for.
+        heading: Heading in the world frame, rad; needed with ``heading_command``.
+    """
+
+    _live: ClassVar[frozenset[str]] = frozenset({"lin_vel_x", "lin_vel_y", "ang_vel_z", "heading"})
+
+    lin_vel_x: tuple[float, float] = (-1.0, 1.0)
+    lin_vel_y: tuple[float, float] = (-1.0, 1.0)
+    ang_vel_z: tuple[float, float] = (-1.0, 1.0)
+    heading: tuple[float, float] | None = None
+
+
+@dataclass
+class UniformVelocityCommandCfg(CommandTermCfg):
+    """Planar velocity commands drawn uniformly. See :class:`forcelab.mdp.UniformVelocityCommand`.
+
+    Attributes:
+        resampling_time_range: (from the base) seconds between two draws, drawn uniformly as well.
+        asset_name: The robot in the scene.
+        heading_command: Let the environments chosen by ``rel_heading_envs`` steer towards a heading: their
+            yaw rate is ``heading_control_stiffness`` · (heading error), cut to ``ranges.ang_vel_z``.
+        heading_control_stiffness: 1/s.
+        rel_standing_envs: Probability that a draw tells the robot to stand (command 0).
+        rel_heading_envs: Probability that a draw uses the heading; without ``heading_command`` it has no
+            effect.
+        ranges: Bounds of the draws; a mapping is accepted.
+    """
+
+    _live: ClassVar[frozenset[str]] = CommandTermCfg._live | {
+        "heading_control_stiffness",
+        "rel_standing_envs",
+        "rel_heading_envs",
+    }
+    Ranges: ClassVar[type[UniformVelocityRangesCfg]] = UniformVelocityRangesCfg
+
+    class_type: Any = "forcelab.mdp.commands.UniformVelocityCommand"
+    resampling_time_range: tuple[float, float] = (10.0, 10.0)
+    asset_name: str = "robot"
+    heading_command: bool = False
+    heading_control_stiffness: float = 1.0
+    rel_standing_envs: float = 0.0
+    rel_heading_envs: float = 1.0
+    ranges: UniformVelocityRangesCfg = field(default_factory=UniformVelocityRangesCfg)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "ranges":
+            super().__setattr__(name, value)
+            return
+        if isinstance(value, Mapping):
+            known = [f.name for f in fields(UniformVelocityRangesCfg)]
+            for key in value:
+                if key not in known:
+                    raise TypeError(f"UniformVelocityCommandCfg.ranges: no field {key!r}.{near(key, known)}")
+            value = UniformVelocityRangesCfg(**value)
+        old = self.__dict__.get("ranges")
+        if old is not None and hasattr(old.lin_vel_x, "copy_"):
+            # In a running environment the old object's fields are the device tensors that the term reads.
+            for f in fields(UniformVelocityRangesCfg):
+                if getattr(value, f.name) is not None:
+                    setattr(old, f.name, getattr(value, f.name))
+        else:
+            super().__setattr__("ranges", value)

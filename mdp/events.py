@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Event terms: ``f(env, env_mask, **params)``; they change the simulation of the environments in the mask.
+
+``env_mask`` is a bool tensor (E,), or None for all environments. Every draw has one fixed size, for all
+environments; the mask decides where it is written. Ranges are pairs of numbers, or device tensors that may
+change at run time.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+
+from forcelab.managers import EventTermCfg, ManagerTermBase, SceneEntityCfg
+
+from ._util import (
+    ROBOT,
+    Env,
+    PoseRanges,
+    Range,
+    combine,
+    draw,
+    pose_bounds,
+    quat_from_euler_xyz,
+    quat_mul,
+    sample_pose_bounds,
+    uniform,
+    where_env,
+)
+
+# -- resets
+
+
+def reset_scene_to_default(env: Env, env_mask: torch.Tensor | None) -> None:
+    """Put every articulation and rigid object back to its default state: pose, velocity, joints, commands.
+
+    External wrenches become 0.
+    """
+    for asset in (*env.scene.articulations.values(), *env.scene.rigid_objects.values()):
+        asset.reset(env_mask)
+
+
+def reset_root_state_uniform(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    pose_range: PoseRanges,
+    velocity_range: PoseRanges,
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> None:
+    """Default root pose and velocity plus a uniform draw.
+
+    Args:
+        env: The environment.
+        env_mask: Chosen environments.
+        pose_range: {x, y, z: (lo, hi) m in the world frame; roll, pitch, yaw: (lo, hi) rad, a rotation
+            applied in the default pose's own frame}. Absent keys are 0.
+        velocity_range: The same keys, m/s and rad/s in the world frame.
+        asset_cfg: The asset.
+    """
+    asset = env.scene[asset_cfg.name]
+    data = asset.data
+    offset = sample_pose_bounds(pose_bounds(pose_range, "pose_range", env.device), env.num_envs)
+    velocity = sample_pose_bounds(pose_bounds(velocity_range, "velocity_range", env.device), env.num_envs)
+    default = data.default_root_pose
+    pose = torch.cat(
+        (default[:, :3] + offset[:, :3], quat_mul(default[:, 3:], quat_from_euler_xyz(offset[:, 3:]))), dim=1
+    )
+    asset.write_root_pose(pose, env_mask=env_mask)
+    asset.write_root_velocity(data.default_root_vel + velocity, env_mask=env_mask)
+
+
+def _write_joints(
+    env: Env, env_mask: torch.Tensor | None, asset_cfg: SceneEntityCfg, pos: torch.Tensor, vel: torch.Tensor
+) -> None:
+    """Write the selected joints, cut to their soft position limits and their velocity limits."""
+    asset, ids = env.scene[asset_cfg.name], asset_cfg.joint_ids
+    limits, speed = asset.data.soft_joint_pos_limits[:, ids], asset.data.joint_vel_limits[:, ids]
+    asset.write_joint_state(
+        torch.clamp(pos, limits[..., 0], limits[..., 1]),
+        torch.clamp(vel, -speed, speed),
+        env_mask=env_mask,
+        joint_ids=ids,
+    )
+
+
+def reset_joints_by_scale(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    position_range: Range,
+    velocity_range: Range,
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> None:
+    """Selected joints to default · uniform factor, cut to the limits.
+
+    Joints that ``asset_cfg`` does not select stay as they are.
+    """
+    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
+    pos, vel = data.default_joint_pos[:, ids], data.default_joint_vel[:, ids]
+    pos = pos * uniform(position_range, pos.shape, env.device)
+    vel = vel * uniform(velocity_range, vel.shape, env.device)
+    _write_joints(env, env_mask, asset_cfg, pos, vel)
+
+
+def reset_joints_by_offset(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    position_range: Range,
+    velocity_range: Range,
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> None:
+    """Selected joints to default + uniform offset (rad and rad/s, m and m/s), cut to the limits.
+
+    Joints that ``asset_cfg`` does not select stay as they are.
+    """
+    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
+    pos, vel = data.default_joint_pos[:, ids], data.default_joint_vel[:, ids]
+    pos = pos + uniform(position_range, pos.shape, env.device)
+    vel = vel + uniform(velocity_range, vel.shape, env.device)
+    _write_joints(env, env_mask, asset_cfg, pos, vel)
+
+
+# -- disturbances
+
+
+def push_by_setting_velocity(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    velocity_range: PoseRanges,
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> None:
+    """Add a uniform draw to the root velocity: a shove.
+
+    ``velocity_range``: {x, y, z: (lo, hi) m/s; roll, pitch, yaw: (lo, hi) rad/s}, world frame; or a device
+    tensor (2, 6) of lower and upper bounds.
+    """
+    asset = env.scene[asset_cfg.name]
+    push = sample_pose_bounds(pose_bounds(velocity_range, "velocity_range", env.device), env.num_envs)
+    asset.write_root_velocity(asset.data.root_vel_w + push, env_mask=env_mask)
+
+
+def apply_external_force_torque(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    force_range: Range,
+    torque_range: Range,
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> None:
+    """Forces (N) and torques (N·m) on the selected bodies, each component uniform, in the world frame.
+
+    They act at the centre of mass and are held until the next draw or until the asset is reset.
+    """
+    asset, ids = env.scene[asset_cfg.name], asset_cfg.body_ids
+    shape = asset.data.body_pos_w[:, ids].shape
+    force = uniform(force_range, shape, env.device)
+    torque = uniform(torque_range, shape, env.device)
+    asset.set_external_wrench(force, torque, body_ids=ids, env_mask=env_mask)
+
+
+# -- randomisation of the model
+
+
+def randomize_rigid_body_mass(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    mass_distribution_params: Range,
+    operation: str = "scale",
+    distribution: str = "uniform",
+    recompute_inertia: bool = True,
+    min_mass: float = 1.0e-3,
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> None:
+    """Draw the masses of the selected bodies, starting from their defaults; inertia scales along.
+
+    Args:
+        env: The environment.
+        env_mask: Chosen environments.
+        mass_distribution_params: Bounds, or mean and standard deviation ("gaussian"): kg for "add" and "abs",
+            a factor for "scale".
+        operation: "add", "scale" or "abs".
+        distribution: "uniform", "log_uniform" or "gaussian".
+        recompute_inertia: Must be True.
+        min_mass: No mass becomes smaller, kg.
+        asset_cfg: The asset and its bodies.
+    """
+    if not recompute_inertia:
+        raise ValueError(
+            "randomize_rigid_body_mass: recompute_inertia is False, but inertia always scales along with the mass."
+        )
+    asset, ids = env.scene[asset_cfg.name], asset_cfg.body_ids
+    default = asset.data.default_body_mass[:, ids]
+    value = draw(mass_distribution_params, default.shape, env.device, distribution)
+    mass = asset.data.body_mass.clone()
+    mass[:, ids] = combine(default, value, operation).clamp(min=min_mass)
+    asset.write_body_mass(mass, env_mask=env_mask)
+
+
+def randomize_rigid_body_friction(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    friction_range: Range,
+    operation: str = "abs",
+    distribution: str = "uniform",
+    shared: bool = False,
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> None:
+    """Draw the sliding friction coefficient of the selected bodies' shapes.
+
+    Args:
+        env: The environment.
+        env_mask: Chosen environments.
+        friction_range: Bounds, or mean and standard deviation ("gaussian"): a coefficient for "abs" and
+            "add", a factor of the default for "scale". Negative results become 0.
+        operation: "abs", "scale" or "add".
+        distribution: "uniform", "log_uniform" or "gaussian".
+        shared: One draw per environment for all selected bodies instead of one per body.
+        asset_cfg: The asset and its bodies.
+    """
+    asset, ids = env.scene[asset_cfg.name], asset_cfg.body_ids
+    default = asset.data.default_friction[:, ids]
+    shape = (default.shape[0], 1) if shared else default.shape
+    value = draw(friction_range, shape, env.device, distribution)
+    friction = asset.data.body_friction.clone()
+    friction[:, ids] = combine(default, value, operation).clamp(min=0.0)
+    asset.write_friction(friction, env_mask=env_mask)
+
+
+def randomize_rigid_body_material(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    static_friction_range: Range,
+    dynamic_friction_range: Range | None = None,
+    restitution_range: Range | None = None,
+    num_buckets: int | None = None,
+    make_consistent: bool = False,
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> None:
+    """:func:`randomize_rigid_body_friction` under the parameters of Isaac Lab.
+
+    The engines have ONE friction coefficient per shape: it is drawn from ``static_friction_range``, and a
+        different
+    ``dynamic_friction_range`` gives a UserWarning. A ``restitution_range`` other than (0, 0) is a ValueError.
+    ``num_buckets`` and ``make_consistent`` change nothing: every body has its own draw.
+    """
+    if restitution_range is not None and (
+        isinstance(restitution_range, torch.Tensor) or tuple(restitution_range) != (0.0, 0.0)
+    ):
+        raise ValueError(
+            f"randomize_rigid_body_material: restitution_range is {restitution_range}, but restitution "
+            "cannot be randomised. Leave it out or set it to (0, 0)."
+        )
+    ranges = [
+        static_friction_range,
+        static_friction_range if dynamic_friction_range is None else dynamic_friction_range,
+    ]
+    if not any(isinstance(r, torch.Tensor) for r in ranges) and tuple(ranges[0]) != tuple(ranges[1]):
+        warnings.warn(
+            "randomize_rigid_body_material: there is one friction coefficient per shape, drawn from "
+            f"static_friction_range {ranges[0]}; dynamic_friction_range {ranges[1]} is not used.",
+            UserWarning,
+            stacklevel=2,
+        )
+    randomize_rigid_body_friction(env, env_mask, static_friction_range, asset_cfg=asset_cfg)
+
+
+def randomize_actuator_gains(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    stiffness_distribution_params: Range | None = None,
+    damping_distribution_params: Range | None = None,
+    operation: str = "abs",
+    distribution: str = "uniform",
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> None:
+    """Draw the actuator gains of the selected joints, starting from their defaults.
+
+    Args:
+        env: The environment.
+        env_mask: Chosen environments.
+        stiffness_distribution_params: Bounds, or mean and standard deviation ("gaussian"): N·m/rad for "abs"
+            and "add", a factor for "scale". None leaves the stiffness. Negative results become 0.
+        damping_distribution_params: The same for the damping, N·m·s/rad.
+        operation: "abs", "scale" or "add".
+        distribution: "uniform", "log_uniform" or "gaussian".
+        asset_cfg: The articulation and its joints.
+    """
+    asset, ids = env.scene[asset_cfg.name], asset_cfg.joint_ids
+    data = asset.data
+    stiffness, damping = data.joint_stiffness[:, ids], data.joint_damping[:, ids]
+    if stiffness_distribution_params is not None:
+        default = data.default_joint_stiffness[:, ids]
+        value = draw(stiffness_distribution_params, default.shape, env.device, distribution)
+        stiffness = combine(default, value, operation).clamp(min=0.0)
+    if damping_distribution_params is not None:
+        default = data.default_joint_damping[:, ids]
+        value = draw(damping_distribution_params, default.shape, env.device, distribution)
+        damping = combine(default, value, operation).clamp(min=0.0)
+    asset.write_joint_gains(stiffness, damping, env_mask=env_mask, joint_ids=ids)
+
+
+class randomize_joint_default_pos(ManagerTermBase):
+    """Draw the default positions of the selected joints, starting from the values at the build.
+
+    The defaults are what :func:`forcelab.mdp.joint_pos_rel` subtracts and what a position action with
+    ``use_default_offset`` adds, so a shift acts like a calibration error of the joint encoders.
+    """
+
+    def __init__(self, cfg: EventTermCfg, env: Env) -> None:
+        super().__init__(cfg, env)
+        asset_cfg = cfg.params.get("asset_cfg", ROBOT)
+        self._built = env.scene[asset_cfg.name].data.default_joint_pos.torch.clone()
+
+    def __call__(
+        self,
+        env: Env,
+        env_mask: torch.Tensor | None,
+        pos_distribution_params: Range,
+        operation: str = "add",
+        distribution: str = "uniform",
+        asset_cfg: SceneEntityCfg = ROBOT,
+    ) -> None:
+        """Draw and write.
+
+        Args:
+            env: The environment.
+            env_mask: Chosen environments.
+            pos_distribution_params: Bounds, or mean and standard deviation ("gaussian"): rad or m for "add"
+                and "abs", a factor for "scale".
+            operation: "add", "scale" or "abs".
+            distribution: "uniform", "log_uniform" or "gaussian".
+            asset_cfg: The articulation and its joints.
+        """
+        ids, default = asset_cfg.joint_ids, env.scene[asset_cfg.name].data.default_joint_pos
+        built = self._built[:, ids]
+        value = draw(pos_distribution_params, built.shape, env.device, distribution)
+        default[:, ids] = where_env(env_mask, combine(built, value, operation), default[:, ids])

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reward terms: ``f(env, **params) -> (E,)`` float32.
+
+The reward manager multiplies each value by the term's weight and by the environment's step time, so penalties
+are positive here and get a negative weight.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from forcelab.managers import SceneEntityCfg
+
+from ._util import ROBOT, Env, select
+
+
+def _sum_square(x: torch.Tensor) -> torch.Tensor:
+    return torch.square(x).sum(dim=1)
+
+
+def _peak_forces(env: Env, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+    """Greatest net contact force within the sensor's history per selected body, N. (E, n)"""
+    forces = select(env.scene[sensor_cfg.name].data.net_forces_w_history, 2, sensor_cfg.body_ids)
+    return torch.linalg.vector_norm(forces, dim=-1).amax(dim=1)
+
+
+def _planar_speed(env: Env, command_name: str) -> torch.Tensor:
+    """Norm of the command's first two columns, m/s. (E,)"""
+    return torch.linalg.vector_norm(env.command_manager.get_command(command_name)[:, :2], dim=1)
+
+
+# -- general
+
+
+def is_alive(env: Env) -> torch.Tensor:
+    """1 while the episode goes on or is cut by a time limit, 0 when it terminates. (E,)"""
+    return (~env.termination_manager.terminated).float()
+
+
+def is_terminated(env: Env) -> torch.Tensor:
+    """1 when the episode terminates for a reason other than a time limit. (E,)"""
+    return env.termination_manager.terminated.float()
+
+
+# -- root
+
+
+def track_lin_vel_xy_exp(
+    env: Env, std: float, command_name: str, asset_cfg: SceneEntityCfg = ROBOT
+) -> torch.Tensor:
+    """exp(-|c_xy - v_xy|² / std²): planar velocity in the root frame against the command, m/s. (E,)"""
+    command = env.command_manager.get_command(command_name)
+    error = _sum_square(command[:, :2] - env.scene[asset_cfg.name].data.root_lin_vel_b[:, :2])
+    return torch.exp(error / -(std * std))
+
+
+def track_ang_vel_z_exp(
+    env: Env, std: float, command_name: str, asset_cfg: SceneEntityCfg = ROBOT
+) -> torch.Tensor:
+    """exp(-(c_z - w_z)² / std²): yaw rate in the root frame against the command, rad/s. (E,)"""
+    command = env.command_manager.get_command(command_name)
+    error = torch.square(command[:, 2] - env.scene[asset_cfg.name].data.root_ang_vel_b[:, 2])
+    return torch.exp(error / -(std * std))
+
+
+def lin_vel_z_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """v_z² in the root frame, (m/s)². (E,)"""
+    return torch.square(env.scene[asset_cfg.name].data.root_lin_vel_b[:, 2])
+
+
+def ang_vel_xy_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """w_x² + w_y² in the root frame, (rad/s)². (E,)"""
+    return _sum_square(env.scene[asset_cfg.name].data.root_ang_vel_b[:, :2])
+
+
+def flat_orientation_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """g_x² + g_y² of the unit gravity vector in the root frame: sin² of the tilt. (E,)"""
+    return _sum_square(env.scene[asset_cfg.name].data.projected_gravity_b[:, :2])
+
+
+def base_height_l2(env: Env, target_height: float, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """(z - target_height)² of the root in the world frame, m². For flat ground. (E,)"""
+    return torch.square(env.scene[asset_cfg.name].data.root_pos_w[:, 2] - target_height)
+
+
+# -- joints
+
+
+def joint_torques_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sum of squared applied efforts over the selected joints, (N·m)². (E,)"""
+    return _sum_square(env.scene[asset_cfg.name].data.applied_torque[:, asset_cfg.joint_ids])
+
+
+def joint_vel_l1(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sum of absolute velocities over the selected joints, rad/s. (E,)"""
+    return env.scene[asset_cfg.name].data.joint_vel[:, asset_cfg.joint_ids].abs().sum(dim=1)
+
+
+def joint_vel_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sum of squared velocities over the selected joints, (rad/s)². (E,)"""
+    return _sum_square(env.scene[asset_cfg.name].data.joint_vel[:, asset_cfg.joint_ids])
+
+
+def joint_acc_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sum of squared accelerations over the selected joints, (rad/s²)². (E,)"""
+    return _sum_square(env.scene[asset_cfg.name].data.joint_acc[:, asset_cfg.joint_ids])
+
+
+def joint_deviation_l1(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sum of |position - default| over the selected joints, rad. (E,)"""
+    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
+    return (data.joint_pos[:, ids] - data.default_joint_pos[:, ids]).abs().sum(dim=1)
+
+
+def stand_still_joint_deviation_l1(
+    env: Env,
+    command_name: str,
+    command_threshold: float = 0.06,
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> torch.Tensor:
+    """:func:`joint_deviation_l1` while the planar command is below ``command_threshold`` (m/s). (E,)"""
+    return joint_deviation_l1(env, asset_cfg) * (_planar_speed(env, command_name) < command_threshold)
+
+
+def joint_pos_limits(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sum over the selected joints of how far each is outside its soft position limits, rad. (E,)"""
+    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
+    position, limits = data.joint_pos[:, ids], data.soft_joint_pos_limits[:, ids]
+    return (position - torch.clamp(position, limits[..., 0], limits[..., 1])).abs().sum(dim=1)
+
+
+def joint_vel_limits(env: Env, soft_ratio: float, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sum over the selected joints of clip(|velocity| - soft_ratio · limit, 0, 1), rad/s. (E,)
+
+    The cut at 1 keeps one runaway joint from drowning every other reward.
+    """
+    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
+    excess = data.joint_vel[:, ids].abs() - data.joint_vel_limits[:, ids] * soft_ratio
+    return excess.clamp_(0.0, 1.0).sum(dim=1)
+
+
+def applied_torque_limits(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sum over the selected joints of the effort that the limits cut off, |computed - applied|, N·m. (E,)"""
+    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
+    return (data.applied_torque[:, ids] - data.computed_torque[:, ids]).abs().sum(dim=1)
+
+
+# -- actions
+
+
+def action_rate_l2(env: Env) -> torch.Tensor:
+    """Sum of squared differences between this action and the one before. (E,)"""
+    return _sum_square(env.action_manager.action - env.action_manager.prev_action)
+
+
+def action_l2(env: Env) -> torch.Tensor:
+    """Sum of squared actions. (E,)"""
+    return _sum_square(env.action_manager.action)
+
+
+# -- contacts
+
+
+def undesired_contacts(env: Env, threshold: float, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+    """Number of selected bodies that feel, or felt within the history, more than ``threshold`` (N). (E,)"""
+    return (_peak_forces(env, sensor_cfg) > threshold).sum(dim=1, dtype=torch.float32)
+
+
+def desired_contacts(env: Env, sensor_cfg: SceneEntityCfg, threshold: float = 1.0) -> torch.Tensor:
+    """1 when NONE of the selected bodies feels, or felt within the history, more than ``threshold`` (N). (E,)
+
+    A penalty for standing on nothing; give it a negative weight.
+    """
+    return (_peak_forces(env, sensor_cfg).amax(dim=1) <= threshold).float()
+
+
+def contact_forces(env: Env, threshold: float, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+    """Sum over the selected bodies of max(peak force - threshold, 0), N; peak within the history. (E,)"""
+    return (_peak_forces(env, sensor_cfg) - threshold).clamp_(min=0.0).sum(dim=1)
+
+
+def feet_air_time(env: Env, command_name: str, sensor_cfg: SceneEntityCfg, threshold: float) -> torch.Tensor:
+    """Sum over the feet that land in this step of (air time - threshold), s. (E,)
+
+    0 while the planar command is 0.1 m/s or less. Short steps give negative values. The sensor needs
+    ``track_air_time``.
+    """
+    sensor, ids = env.scene[sensor_cfg.name], sensor_cfg.body_ids
+    landed = sensor.compute_first_contact(env.step_dt)[:, ids]
+    gain = ((sensor.data.last_air_time[:, ids] - threshold) * landed).sum(dim=1)
+    return gain * (_planar_speed(env, command_name) > 0.1)
+
+
+def feet_air_time_positive_biped(
+    env: Env, command_name: str, threshold: float, sensor_cfg: SceneEntityCfg
+) -> torch.Tensor:
+    """While one foot alone stands: time that all have kept their mode, at most ``threshold``, s. (E,)
+
+    0 while the planar command is 0.1 m/s or less. The sensor needs ``track_air_time``.
+    """
+    data, ids = env.scene[sensor_cfg.name].data, sensor_cfg.body_ids
+    air_time, contact_time = data.current_air_time[:, ids], data.current_contact_time[:, ids]
+    stands = contact_time > 0.0
+    mode_time = torch.where(stands, contact_time, air_time).amin(dim=1)
+    rewarded = (stands.sum(dim=1) == 1) & (_planar_speed(env, command_name) > 0.1)
+    return mode_time.clamp_(max=threshold) * rewarded
+
+
+def feet_slide(
+    env: Env,
+    sensor_cfg: SceneEntityCfg,
+    asset_cfg: SceneEntityCfg = ROBOT,
+    threshold: float = 1.0,
+) -> torch.Tensor:
+    """Sum of the planar speeds (world frame, m/s) of the selected bodies that are in contact. (E,)
+
+    In contact: a peak force above ``threshold`` (N) within the sensor's history. ``sensor_cfg`` and
+        ``asset_cfg``
+    select the same bodies in the same order, otherwise this raises ValueError.
+    """
+    touching = _peak_forces(env, sensor_cfg) > threshold
+    velocity = env.scene[asset_cfg.name].data.body_lin_vel_w[:, asset_cfg.body_ids, :2]
+    if velocity.shape[1] != touching.shape[1]:
+        raise ValueError(
+            f"feet_slide: sensor_cfg selects {touching.shape[1]} bodies of {sensor_cfg.name!r}, asset_cfg "
+            f"{velocity.shape[1]} of {asset_cfg.name!r}. Give both the same body_names."
+        )
+    return (torch.linalg.vector_norm(velocity, dim=-1) * touching).sum(dim=1)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No term makes the host wait for the device: what it calls can be captured in a CUDA graph."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from forcelab import mdp
+from forcelab.managers import (
+    ActionManager,
+    CommandManager,
+    CurriculumManager,
+    CurriculumTermCfg,
+    EventManager,
+    EventTermCfg,
+    RewardManager,
+    RewardTermCfg,
+    SceneEntityCfg,
+)
+
+WAITING = (
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "is_nonzero",
+    "equal",
+    "unique",
+    "item",
+    "allclose",
+)
+
+
+class NoWaiting(TorchDispatchMode):
+    """Raises at operations whose result the host needs, and at indexing with a mask or from the host."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in WAITING or name.startswith(("unique", "nonzero", "lift_fresh")):
+            raise AssertionError(f"{func} makes the host wait")
+        if name in ("index", "index_put", "index_put_"):
+            for index in args[1]:
+                if (
+                    index is not None
+                    and index.dtype is torch.bool
+                    and not (name != "index" and args[2].dim() == 0)
+                ):
+                    raise AssertionError(f"{func} with a mask makes the host wait")
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def env(quadruped: Any) -> Any:
+    e = quadruped
+    e.command_manager = CommandManager(
+        {
+            "base_velocity": mdp.UniformVelocityCommandCfg(
+                heading_command=True, rel_standing_envs=0.2, ranges={"heading": (-3.0, 3.0)}
+            )
+        },
+        e,
+    )
+    e.action_manager = ActionManager(
+        {
+            "legs": mdp.JointPositionActionCfg(joint_names=[".*_HAA"], clip={".*": (-1.0, 1.0)}),
+            "hips": mdp.RelativeJointPositionActionCfg(joint_names=[".*_HFE"]),
+            "knees": mdp.JointVelocityActionCfg(joint_names=[".*_KFE"]),
+            "more": mdp.JointEffortActionCfg(joint_names=["LF_KFE"]),
+        },
+        e,
+    )
+    e.reward_manager = RewardManager({"alive": RewardTermCfg(mdp.is_alive, weight=1.0)}, e)
+    e.termination_manager = SimpleNamespace(terminated=torch.zeros(4, dtype=torch.bool))
+    e.step(2)
+    return e
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool((x > 0).any()),
+        lambda x: x[x > 0],
+        lambda x: (x > 0).nonzero(),
+        lambda x: float(x[0]),
+        lambda x: torch.tensor([1.0, 2.0]),
+    ],
+)
+def test_the_check_sees_waits(wait: Any) -> None:
+    x = torch.randn(4)
+    with pytest.raises(AssertionError, match="wait"), NoWaiting():
+        wait(x)
+
+
+PARAMS: dict[str, Any] = {
+    "bounds": (-1.0, 1.0),
+    "command_name": "base_velocity",
+    "force_range": (-1.0, 1.0),
+    "friction_range": (0.5, 1.0),
+    "limit_angle": 1.0,
+    "mass_distribution_params": (0.9, 1.1),
+    "max_velocity": 5.0,
+    "minimum_height": 0.2,
+    "pose_range": {"x": (-0.5, 0.5), "yaw": (-3.0, 3.0)},
+    "position_range": (0.9, 1.1),
+    "pos_distribution_params": (-0.01, 0.01),
+    "soft_ratio": 0.9,
+    "static_friction_range": (0.5, 1.0),
+    "std": 0.5,
+    "target_height": 0.5,
+    "threshold": 0.5,
+    "torque_range": (-1.0, 1.0),
+}
+
+
+def params_of(func: Any) -> dict[str, Any]:
+    call = func.__call__ if inspect.isclass(func) else func
+    params: dict[str, Any] = {}
+    for p in inspect.signature(call).parameters.values():
+        if p.name == "sensor_cfg":
+            params[p.name] = SceneEntityCfg("touch", body_names=".*_FOOT")
+        elif p.name == "asset_cfg":
+            params[p.name] = SceneEntityCfg("robot", body_names=".*_FOOT", joint_names=".*_HAA")
+        elif p.name == "velocity_range":
+            params[p.name] = (-0.1, 0.1) if "joints" in func.__name__ else {"y": (-1.0, 1.0)}
+        elif p.name in PARAMS and p.default is p.empty:
+            params[p.name] = PARAMS[p.name]
+    return params
+
+
+OTHER_SENSORS = {"body_incoming_wrench", "body_contact_force_matrix"}
+VALUES = [n for m in ("observations", "rewards", "terminations", "metrics") for n in mdp._TERMS[m]]
+
+
+@pytest.mark.parametrize("name", [n for n in VALUES if n not in OTHER_SENSORS])
+def test_values(env: Any, name: str) -> None:
+    func = getattr(mdp, name)
+    params = params_of(func)
+    for value in params.values():
+        if isinstance(value, SceneEntityCfg):
+            value.resolve(env.scene)
+    with NoWaiting():
+        got = func(env, **params)
+    assert got.shape[0] == 4
+    if name in mdp._TERMS["observations"]:
+        assert got.dim() == 2 and got.dtype == torch.float32
+    else:
+        assert got.shape == (4,)
+        assert got.dtype == (torch.bool if name in mdp._TERMS["terminations"] else torch.float32)
+    assert not torch.isnan(got).any() or name == "joint_pos_limit_normalized"
+
+
+@pytest.mark.parametrize("name", mdp._TERMS["events"])
+def test_events(env: Any, name: str) -> None:
+    func = getattr(mdp, name)
+    manager = EventManager({name: EventTermCfg(func, params_of(func), mode="mine")}, env)
+    default = env.scene["robot"].data.default_joint_pos
+    built = default.clone()
+    manager.apply("mine", env_mask=env.mask(0, 2))  # constants are made on the first call
+    with NoWaiting():
+        manager.apply("mine", env_mask=env.all_envs)
+    default.copy_(built)
+
+
+def test_commands(env: Any) -> None:
+    mask = env.mask(1)
+    with NoWaiting():
+        env.command_manager.update_metrics()
+        env.command_manager.reset(mask)
+        env.command_manager.compute(env.step_dt)
+
+
+def test_actions(env: Any) -> None:
+    action, mask = torch.randn(4, 13), env.mask(1)
+    with NoWaiting():
+        env.action_manager.process_action(action)
+        env.action_manager.apply_action()
+        env.action_manager.reset(mask)
+
+
+@pytest.mark.parametrize("drive", [{"num_steps": 10}, {"reward_term": "alive"}])
+def test_curricula(env: Any, drive: dict[str, Any]) -> None:
+    ranges = dict(command_name="base_velocity", limits={"lin_vel_x": (-2.0, 2.0)}, **drive)
+    weight = {"term_name": "alive", "weight": 0.5, "num_steps": 1}
+    manager = CurriculumManager(
+        {
+            "ranges": CurriculumTermCfg(mdp.command_velocity_ranges, ranges),
+            "weight": CurriculumTermCfg(mdp.modify_reward_weight, weight),
+        },
+        env,
+    )
+    manager.compute(env.all_envs)
+    mask = env.mask(1)
+    with NoWaiting():
+        manager.compute(mask)

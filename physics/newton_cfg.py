@@ -32,8 +32,6 @@ class NewtonCfg(PhysicsCfg):
         contact_impedance: how much of the constraint acts at zero depth, at full depth, and the
             full depth [m]. A soft onset gives a body depth to rest in, so that friction does not
             lift a sliding one off.
-        contact_capacity: contacts per environment (the pool is shared); None: from the shapes.
-        constraint_capacity: constraint rows per environment; None: from contacts and joints.
         on_overflow: ``warn`` or ``raise`` when a capacity was too small.
         capture: replay the step as a captured graph (CPU and CUDA).
     """
@@ -49,8 +47,6 @@ class NewtonCfg(PhysicsCfg):
     friction_time_constant: float = 0.3
     friction_damping_ratio: float = 1.0
     contact_impedance: tuple[float, float, float] = (0.2, 0.95, 0.001)
-    contact_capacity: int | None = None
-    constraint_capacity: int | None = None
     on_overflow: str = "warn"
     capture: bool = True
 
@@ -66,10 +62,6 @@ class NewtonCfg(PhysicsCfg):
         for key in ("iterations", "ls_iterations"):
             if not isinstance(getattr(self, key), int) or getattr(self, key) < 1:
                 raise ValueError(f"physics.{key} is {getattr(self, key)!r}; it must be a positive integer.")
-        for key in ("contact_capacity", "constraint_capacity"):
-            value = getattr(self, key)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"physics.{key} is {value!r}; it must be a positive integer or null.")
         for key in (
             "impratio",
             "tolerance",

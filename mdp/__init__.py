@@ -76,6 +76,7 @@ _TERMS = {
         "desired_contacts",
         "feet_air_time",
         "feet_air_time_positive_biped",
+        "feet_gait",
         "feet_slide",
         "flat_orientation_l2",
         "is_alive",

@@ -206,6 +206,46 @@ def feet_air_time_positive_biped(
     return mode_time.clamp_(max=threshold) * rewarded
 
 
+def feet_gait(
+    env: Env,
+    command_name: str,
+    sensor_cfg: SceneEntityCfg,
+    std: float = 0.2,
+    max_error: float = 0.2,
+    command_threshold: float = 0.1,
+) -> torch.Tensor:
+    """How well two pairs of feet step in turn, 0 to 1. (E,)
+
+    The first two selected feet form one pair, the last two the other (with ``preserve_order``): diagonal pairs
+    make a trot. With air time a and contact time c of the present modes (s), errors e² are (aᵢ - aⱼ)² +
+    (cᵢ - cⱼ)² within a pair and (aᵢ - cⱼ)² + (cᵢ - aⱼ)² across pairs, each square cut at ``max_error``²; the
+    value is exp(-mean over the six combinations of e² / std²). 1 while the command's norm is
+    ``command_threshold`` or less. The sensor needs ``track_air_time``.
+    """
+    data, ids = env.scene[sensor_cfg.name].data, sensor_cfg.body_ids
+    air, contact = data.current_air_time[:, ids], data.current_contact_time[:, ids]
+    if air.shape[1] != 4:
+        raise ValueError(
+            f"feet_gait: sensor_cfg selects {air.shape[1]} bodies of {sensor_cfg.name!r}; it needs 4 feet."
+        )
+    cut = max_error**2
+
+    def square(x: torch.Tensor) -> torch.Tensor:
+        return torch.square(x).clamp_(max=cut).sum(dim=1)
+
+    within = square(air[:, 0::2] - air[:, 1::2]) + square(contact[:, 0::2] - contact[:, 1::2])
+    # Feet (0, 1) against (2, 3) and against (3, 2): all four combinations across the pairs.
+    first_air, first_contact = air[:, :2].repeat(1, 2), contact[:, :2].repeat(1, 2)
+    other = torch.cat((air[:, 2:], air[:, 2:].flip(1)), dim=1)
+    other_contact = torch.cat((contact[:, 2:], contact[:, 2:].flip(1)), dim=1)
+    across = square(first_air - other_contact) + square(first_contact - other)
+    value = torch.exp(-(within + across) / (6.0 * std**2))
+    moving = (
+        torch.linalg.vector_norm(env.command_manager.get_command(command_name), dim=1) > command_threshold
+    )
+    return torch.where(moving, value, 1.0)
+
+
 def feet_slide(
     env: Env,
     sensor_cfg: SceneEntityCfg,

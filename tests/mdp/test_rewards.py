@@ -264,3 +264,29 @@ def test_action_and_survival_rewards(quadruped: Any) -> None:
     quadruped.termination_manager = SimpleNamespace(terminated=torch.tensor([True, False, False, True]))
     assert mdp.is_terminated(quadruped).tolist() == [1.0, 0.0, 0.0, 1.0]
     assert mdp.is_alive(quadruped).tolist() == [0.0, 1.0, 1.0, 0.0]
+
+
+def test_feet_gait_is_one_for_a_trot_and_less_otherwise(fixed_commands: Any) -> None:
+    """Modes written by hand: a pair that stands while the other swings, in step and out of step."""
+
+    def value(air: list[float], contact: list[float], command: float = 1.0) -> float:
+        data = SimpleNamespace(
+            current_air_time=torch.tensor([air], dtype=torch.float32),
+            current_contact_time=torch.tensor([contact], dtype=torch.float32),
+        )
+        env = SimpleNamespace(
+            scene={"feet": SimpleNamespace(data=data)},
+            command_manager=fixed_commands(torch.tensor([[command, 0.0, 0.0]])),
+        )
+        cfg = SimpleNamespace(name="feet", body_ids=slice(None))
+        return float(mdp.feet_gait(env, command_name="c", sensor_cfg=cfg)[0])
+
+    trot = value([0.1, 0.1, 0, 0], [0, 0, 0.1, 0.1])
+    assert trot == pytest.approx(1.0)
+    # All feet on the ground: nothing within the pairs, 0.1² twice in each of the four across them.
+    stand = value([0, 0, 0, 0], [0.1] * 4)
+    assert stand == pytest.approx(math.exp(-(4 * 2 * 0.1**2) / (6 * 0.2**2)))
+    pace = value([0.1, 0, 0.1, 0], [0, 0.1, 0, 0.1])
+    assert pace < 1.0
+    assert value([0, 0, 0, 0], [5.0] * 4) == pytest.approx(math.exp(-(4 * 2 * 0.2**2) / (6 * 0.2**2)))
+    assert value([0, 0, 0, 0], [0.1] * 4, command=0.0) == 1.0

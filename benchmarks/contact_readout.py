@@ -4,7 +4,7 @@
 ``python -m forcelab.benchmarks.contact_readout [device] [environments …]`` times four captured physics steps
 of the standing quadruped: without contact output; with the kernel that every contact sensor uses (three
 queries, one with a filter column); and with Newton's ``contact_f`` observable alone, not yet summed per body.
-All variants take turns within one run; medians are printed.
+Each for two contact capacities per environment. All variants take turns within one run; medians are printed.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ def main(argv: list[str]) -> None:
         if device != "cpu":
             torch.cuda.synchronize()
 
-    for size in sizes:
+    for size, capacity in [(s, c) for s in sizes for c in (24, 60)]:
         times: dict[str, list[float]] = {}
         runs: dict[str, Callable[[], None]] = {}
         scenes = []
+        launch: list[float] = []
+        rounds = 50 if device != "cpu" else 10
         for kind in ("physics", "rows", "observables"):
-            cfg = NewtonCfg(contact_capacity=24, constraint_capacity=96)
+            cfg = NewtonCfg(contact_capacity=capacity, constraint_capacity=96)
             scene = InteractiveScene(StandCfg(num_envs=size), cfg, device)
             scenes.append(scene)
             engine = scene.engine
@@ -80,13 +82,19 @@ def main(argv: list[str]) -> None:
             for kind, run in runs.items():
                 wait()
                 start = time.perf_counter()
-                for _ in range(4 * (50 if device != "cpu" else 10)):
+                for _ in range(4 * rounds):
                     run()
+                launched = time.perf_counter()
                 wait()
-                times[kind].append((time.perf_counter() - start) * 1e3 / (50 if device != "cpu" else 10))
+                times[kind].append((time.perf_counter() - start) * 1e3 / rounds)
+                launch.append((launched - start) * 1e3 / rounds)
         medians = {k: statistics.median(v) for k, v in times.items()}
         line = ", ".join(f"{k} {v:.3f} ms ({v / medians['physics']:.3f}x)" for k, v in medians.items())
-        print(f"{device}, {size} environments, 4 physics steps: {line}", flush=True)
+        print(
+            f"{device}, {size} environments, capacity {capacity}, 4 physics steps: {line}; "
+            f"host time of the launches {statistics.median(launch):.3f} ms",
+            flush=True,
+        )
         for scene in scenes:
             scene.close()
 

@@ -342,3 +342,25 @@ def _time_axis(axis: Any, run: dict[str, Any]) -> None:
     )
     above.set_xlabel(f"wall time [{name}]", fontsize=10)
     above.tick_params(labelsize=9)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """``python -m forcelab.viewers.plots RUN_FOLDER [PICTURE]`` draws the learning curve of a run."""
+    import sys
+
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not 1 <= len(words) <= 2:
+        print("usage: python -m forcelab.viewers.plots RUN_FOLDER [PICTURE]", file=sys.stderr)
+        return 2
+    picture = words[1] if len(words) == 2 else "learning_curve.png"
+    try:
+        plot_learning_curve(words[0], picture)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"Wrote {picture}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

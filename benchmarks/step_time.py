@@ -60,8 +60,10 @@ class StepTime:
 def measure(env_cfg: Any, num_envs: int, *, steps: int = 50, repeats: int = 5, warmup: int = 20) -> StepTime:
     """Build an environment of ``num_envs`` and time it.
 
-    Physics alone runs the engine's step on an identical scene without sensors, from the states and with the
-    joint targets that the environment has at that moment, so that both solve about the same contacts.
+    Physics alone runs the engine's step on an identical scene without sensors. On the CPU it starts every
+    environment step from the environment's states and uses its joint targets, so that both solve the same
+    contacts. On CUDA, where a wait after each step would hide what runs ahead, it starts every repeat from
+    the environment's states and keeps the targets of that moment.
 
     Args:
         env_cfg: :class:`forcelab.envs.ManagerBasedRlEnvCfg`; it is copied.
@@ -111,6 +113,11 @@ def measure(env_cfg: Any, num_envs: int, *, steps: int = 50, repeats: int = 5, w
         physics_steps(warmup)
         step_times, physics_times = [], []
         for _ in range(repeats):
+            if device.type == "cpu":
+                pairs = [_timed_pair(env, bare, actions[i % len(actions)]) for i in range(steps)]
+                step_times.append(sum(p[0] for p in pairs) / steps)
+                physics_times.append(sum(p[1] for p in pairs) / steps)
+                continue
             step_times.append(_timed(env_steps, steps, device))
             _copy_state(env.scene, bare)
             physics_times.append(_timed(physics_steps, steps, device))
@@ -164,7 +171,27 @@ def _copy_state(source: Any, target: Any) -> None:
             other.joint_vel_target.copy_(tree.joint_vel_target)
             other.joint_effort.copy_(tree.joint_effort)
     target.engine.reset()
+    memory = target.engine.solver_memory()
+    for name, value in source.engine.solver_memory().items():
+        memory[name].copy_(value)
     target.engine.update_kinematics()
+
+
+def _timed_pair(env: Any, bare: Any, action: torch.Tensor) -> tuple[float, float]:
+    """Seconds of one environment step, and of the same physics steps alone."""
+    _copy_state(env.scene, bare)
+    started = time.perf_counter()
+    env.step(action)
+    middle = time.perf_counter()
+    for path, tree in env.scene.engine.trees.items():
+        if tree.joint_names:
+            bare.engine.trees[path].joint_pos_target.copy_(tree.joint_pos_target)
+            bare.engine.trees[path].joint_vel_target.copy_(tree.joint_vel_target)
+            bare.engine.trees[path].joint_effort.copy_(tree.joint_effort)
+    again = time.perf_counter()
+    for _ in range(env.decimation):
+        bare.engine.step()
+    return middle - started, time.perf_counter() - again
 
 
 def _timed(run: Callable[[int], None], number: int, device: torch.device) -> float:
@@ -190,3 +217,12 @@ def _used_memory(device: torch.device) -> int:
 
 def _device_name(device: torch.device) -> str:
     return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
+
+
+if __name__ == "__main__":
+    # ``python -m forcelab.benchmarks.step_time task=velocity_flat 'num_envs=[64,256]' device=cpu``
+    import sys
+
+    from forcelab.cli import main as command
+
+    raise SystemExit(command(["bench", *sys.argv[1:]]))

@@ -242,6 +242,10 @@ class Engine(ABC):
         return {}
 
     # ---- health ----
+    def overflowed(self) -> bool:
+        """Whether a capacity was exceeded, where the host can see it at no cost (the CPU)."""
+        return False
+
     def overflow(self) -> str | None:
         """Read (host) whether a capacity was exceeded since the last call; a message, or None."""
         return None

@@ -7,21 +7,18 @@ The only file that imports ``newton``. Its API is young: every call to it is her
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
 import warp as wp
 
-# Before newton is imported: nothing here differentiates, and adjoint code doubles compilation.
-wp.config.enable_backward = False
-wp.config.log_level = wp.LOG_ERROR
+from .warp_setup import compilation_progress, start_warp
+
+# Before newton is imported, whose modules take over Warp's settings.
+start_warp()
 
 import newton
 from newton.solvers import SolverMuJoCo
@@ -67,47 +64,6 @@ _POINTS = {
     frozenset(("capsule", "box")): 2,
 }
 _DEFAULT_COLOR = (0.62, 0.66, 0.72, 1.0)
-
-
-@contextlib.contextmanager
-def _compilation_progress(what: str) -> Iterator[None]:
-    """Say on stderr that kernels are being compiled, once it takes longer than two seconds."""
-    done = threading.Event()
-    cache = Path(
-        wp.config.kernel_cache_dir or wp.get_kernel_cache_dir() if hasattr(wp, "get_kernel_cache_dir") else ""
-    )
-
-    def entries() -> int:
-        try:
-            return sum(1 for _ in cache.iterdir())
-        except OSError:
-            return 0
-
-    before, started = entries(), time.monotonic()
-
-    def report() -> None:
-        shown = False
-        while not done.wait(2.0 if not shown else 1.0):
-            built = entries() - before
-            if built <= 0 and not shown:
-                continue  # loading a warm cache or building a large model, not compiling
-            shown = True
-            text = (
-                f"\rforcelab: compiling physics kernels for {what} (first run only, then cached): "
-                f"{built} modules, {time.monotonic() - started:.0f} s "
-            )
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        if shown:
-            sys.stderr.write("\n")
-
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def _color(rgba: tuple[float, ...] | None) -> tuple[float, float, float] | None:
@@ -211,13 +167,12 @@ class NewtonEngine(Engine):
             raise ValueError(
                 f"device {device!r} cannot be used: {error}. Known: {[str(d) for d in wp.get_devices()]}."
             ) from None
-        with _compilation_progress("this scene"), wp.ScopedDevice(self._wp_device):
+        with compilation_progress(), wp.ScopedDevice(self._wp_device):
             self._build()
         self._queries: list[tuple[ContactQuery, ContactReader]] = []
         self._wrench_readers: list[tuple[list[int], JointWrenchReader]] = []
         self._graphs: list[object] = []
         self._started = False
-        self._overflow_told = False
 
     # ------------------------------------------------------------------ building
     def _build(self) -> None:
@@ -563,6 +518,11 @@ class NewtonEngine(Engine):
         self.stale = False
         self._overflow_seen = wp.zeros(E, dtype=int, device=self._wp_device)
         self._overflow_most = wp.zeros(2, dtype=int, device=self._wp_device)
+        #: On the CPU a live view.
+        self._overflow_view = self._overflow_most.numpy() if self.device.type == "cpu" else None
+        self._contact_pool = int(self.solver.mjw_data.naconmax)
+        # The solver raises a capacity that the first pose exceeds.
+        self.constraint_capacity = int(self.solver.mjw_data.njmax)
 
     # ------------------------------------------------------------------ readers
     def add_contact_reader(self, query: ContactQuery) -> ContactReader:
@@ -686,7 +646,7 @@ class NewtonEngine(Engine):
         if self._started:
             return
         self._started = True
-        with _compilation_progress("this scene"), wp.ScopedDevice(self._wp_device):
+        with compilation_progress(), wp.ScopedDevice(self._wp_device):
             if self._queries:
                 self._setup_contacts()
             self._observables = None
@@ -739,7 +699,7 @@ class NewtonEngine(Engine):
             return launch
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        with _compilation_progress("this scene"), wp.ScopedDevice(self._wp_device):
+        with compilation_progress(), wp.ScopedDevice(self._wp_device):
             kept = [(a, wp.clone(a)) for a in self._moving_arrays()]
             function()  # loads kernel modules and allocates what is allocated once
             function()
@@ -993,12 +953,16 @@ class NewtonEngine(Engine):
         return {"warm_start": wp.to_torch(self.solver.mjw_data.qacc_warmstart)}
 
     # ------------------------------------------------------------------ health
+    def overflowed(self) -> bool:
+        most = self._overflow_view
+        return most is not None and (most[0] > self._contact_pool or most[1] > self.constraint_capacity)
+
     def overflow(self) -> str | None:
         # Bits beyond the capacities (iteration limits reached) are no loss of contacts.
         seen = self._overflow_seen.numpy() & 0x0F
         hit = np.flatnonzero(seen)
         contacts, rows = (int(v) for v in self._overflow_most.numpy())
-        pool = int(self.solver.mjw_data.naconmax)
+        pool = self._contact_pool
         if hit.size == 0 and contacts <= pool:
             return None
         bits = int(np.bitwise_or.reduce(seen)) if hit.size else 0
@@ -1193,6 +1157,3 @@ def load_mjcf(desc: ArticulationDesc) -> MjcfModel:
         )
     return MjcfModel(bodies, joints)
 
-
-if os.environ.get("FORCELAB_DEBUG"):
-    wp.config.log_level = wp.LOG_INFO

@@ -33,6 +33,7 @@ from .engine import (
 from .errors import near
 from .mjcf import MjcfModel
 from .ovphysx_cfg import OvPhysxCfg
+from .warp_setup import start_warp
 from .usd_export import ArticulationExport, BodyExport, SceneExport, compose, export_scene, pose
 
 INSTALL = 'pip install "forcelab[ovphysx]"'
@@ -68,9 +69,7 @@ def _load_runtime() -> Any:
             f"The OvPhysX engine needs packages that are not installed (missing: {missing}). Run: {INSTALL}"
         ) from error
     # The rooms above launch Warp kernels on this engine's buffers.
-    wp.config.enable_backward = False
-    wp.config.log_level = wp.LOG_ERROR
-    wp.init()
+    start_warp()
     ovphysx.set_global_config(ovphysx.GlobalConfigKey.DEFAULT_LOG_OUTPUT, False)
     ovphysx.enable_python_logging()
     roots = [
@@ -269,7 +268,7 @@ class OvPhysxEngine(Engine):
     """PhysX on the CPU. See :class:`~forcelab.physics.engine.Engine`."""
 
     name = "ovphysx"
-    capabilities = Capabilities(pose_tracking=True)
+    capabilities = Capabilities()
     cfg: OvPhysxCfg
 
     def __init__(self, cfg: OvPhysxCfg, desc: SceneDesc, device: str):

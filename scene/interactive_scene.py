@@ -74,6 +74,7 @@ class InteractiveScene:
         if not (math.isfinite(cfg.env_spacing) and cfg.env_spacing >= 0):
             raise ValueError(f"scene.env_spacing is {cfg.env_spacing!r}; it must be zero or positive [m].")
         physics.validate()
+        self._overflow_told = False
         self.cfg = cfg
         self.device = check_device(device)
         self.num_envs = cfg.num_envs
@@ -248,6 +249,8 @@ class InteractiveScene:
         """One physics step: actuators, physics, sensors."""
         self._launch_step()
         self.engine.mark_stepped()
+        if self.engine.overflowed():
+            self.check_overflow()
 
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
         """Default states and cleared sensors for the chosen environments (E,) bool; None: all."""
@@ -265,7 +268,9 @@ class InteractiveScene:
             self._sync()
 
     def check_overflow(self) -> None:
-        """Warn (or raise, as ``physics.on_overflow`` says) if a contact capacity was exceeded. Reads the host.
+        """Warn once (or raise, as ``physics.on_overflow`` says) if a contact capacity was exceeded.
+
+        Every step does this by itself on the CPU; on CUDA the device is read here.
 
         Raises:
             RuntimeError: With ``physics.on_overflow=raise``.
@@ -275,7 +280,9 @@ class InteractiveScene:
             return
         if getattr(self.engine.cfg, "on_overflow", "warn") == "raise":
             raise RuntimeError(message)
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        if not self._overflow_told:
+            self._overflow_told = True
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def close(self) -> None:
         """Free the engine. Safe to call twice."""

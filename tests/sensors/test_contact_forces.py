@@ -281,28 +281,28 @@ def test_forces_do_not_depend_on_capacity():
     assert torch.equal(forces[0], forces[1]) and torch.equal(forces[1], forces[2])
 
 
-def test_too_small_a_capacity_is_told_once_with_the_size_needed():
-    class HeapCfg(InteractiveSceneCfg):
-        ground = PlaneCfg()
-
+@pytest.mark.parametrize("how", ["warn", "raise"])
+def test_too_small_a_capacity_is_told_once_with_the_size_needed(how):
+    """Four boxes fall from 0.3 m onto room for four contacts; they need sixteen."""
+    cfg = HistoryCfg(num_envs=2)
     for i in range(4):
-        setattr(HeapCfg, f"b{i}", None)
-    cfg = HeapCfg(num_envs=2)
-    for i in range(4):
-        setattr(cfg, f"b{i}", box(f"B{i}", (0.3 * i, 0, 0.0995), mass=1.0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        setattr(cfg, f"b{i}", box(f"B{i}", (0.5 * i + 0.5, 0, 0.4), mass=1.0))
+    cfg.cube.init_pos = (0.0, 0.0, 0.4)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
         scene = InteractiveScene(
-            cfg, NewtonCfg(contact_capacity=1, constraint_capacity=200, on_overflow="raise")
+            cfg, NewtonCfg(contact_capacity=5, constraint_capacity=200, on_overflow=how)
         )
-    scene.engine.solver.mjw_data.naconmax = 3  # the engine raises a capacity that the first pose exceeds
-    scene._launch_step = scene.engine.compile(scene._step_work)
-    settle(scene, 5)
-    with pytest.raises(RuntimeError, match=r"physics.contact_capacity: .* needed \d+"):
-        scene.check_overflow()
-    scene.engine.cfg.on_overflow = "warn"
-    settle(scene, 2)
-    with pytest.warns(RuntimeWarning, match="contacts were lost"):
-        scene.check_overflow()
+        assert not told
+        if how == "raise":
+            with pytest.raises(RuntimeError, match=r"physics.contact_capacity: 5 per environment, needed (\d+)"):
+                settle(scene, 100)
+        else:
+            settle(scene, 100)
+            scene.check_overflow()
+            assert len(told) == 1 and issubclass(told[0].category, RuntimeWarning)
+            message = str(told[0].message)
+            assert "contacts were lost" in message and "environments (0, 1)" in message
+            assert int(message.split("needed ")[1].split(".")[0]) > 5
     assert bool(torch.isfinite(scene.body_poses()).all())
     scene.close()

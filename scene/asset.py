@@ -192,6 +192,7 @@ class Asset:
         self.path = path
         self._engine = engine
         self._state = engine.trees[path]
+        self._root_moved = False
 
     @property
     def num_envs(self) -> int:
@@ -238,6 +239,7 @@ class Asset:
 
     def write_root_pose(self, pose: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
         """Set the root pose, (E, 7): position [m] and quaternion (x, y, z, w), world frame."""
+        self._root_moved = True
         self._engine.write_root_pose(self.path, self._rows(pose, 7, "write_root_pose"), env_mask)
 
     def write_root_velocity(self, vel: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
@@ -280,7 +282,9 @@ class Asset:
 
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
         """Default root state, no external wrench, for the chosen environments."""
-        self.write_root_pose(self.data.default_root_pose, env_mask)
+        # A fixed root that was never moved is where it belongs; moving it costs the engine an update.
+        if not self._state.fixed_base or self._root_moved:
+            self.write_root_pose(self.data.default_root_pose, env_mask)
         if not self._state.fixed_base:
             self.write_root_velocity(self.data.default_root_vel, env_mask)
         if env_mask is None:

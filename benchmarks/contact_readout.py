@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -51,7 +52,7 @@ def main(argv: list[str]) -> None:
             cfg = NewtonCfg(contact_capacity=capacity, constraint_capacity=96)
             scene = InteractiveScene(StandCfg(num_envs=size), cfg, device)
             scenes.append(scene)
-            engine = scene.engine
+            engine: Any = scene.engine
             if kind == "rows":
                 # A second engine of the same description, this one with readers.
                 engine = cfg.create(engine.desc, device)

@@ -277,7 +277,7 @@ class _Loader:
         for option in value if isinstance(value, list) else [value]:
             if group == "task" and isinstance(option, str):
                 continue
-            if option is None or (isinstance(option, str) and ("/" in option or option in options)):
+            if isinstance(option, str) and ("/" in option or option in options):
                 continue
             raise ConfigError(f"there is no option {str(option)!r}.{near(str(option), options)}", group)
         return text

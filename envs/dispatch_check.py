@@ -97,8 +97,9 @@ class DispatchCheck:
 
     def __enter__(self) -> DispatchCheck:
         if self.env is not None:
-            self._saved = (self.env._looks, self.env.health.at_once)
-            self.env._looks = False
+            engine = self.env.scene.engine
+            self._saved = (self.env._looks, self.env.health.at_once, engine.looks)
+            self.env._looks = engine.looks = False
             self.env.health.at_once = False
         self._modes = (_Functions(self), _Dispatch(self))
         for mode in self._modes:
@@ -111,7 +112,7 @@ class DispatchCheck:
         for mode in reversed(self._modes):
             mode.__exit__(kind, error, trace)
         if self.env is not None:
-            self.env._looks, self.env.health.at_once = self._saved
+            self.env._looks, self.env.health.at_once, self.env.scene.engine.looks = self._saved
         if kind is None and self.raise_on_exit and self._found:
             raise RuntimeError("Lines that wait for the device:\n" + "\n".join(map(str, self._found)))
 

@@ -86,6 +86,8 @@ def _configure(
     **settings: Any,
 ) -> ManagerBasedRlEnvCfg:
     for key in unknown:
+        if key == "single":
+            raise TypeError("single=True is for gymnasium.make; make_vec makes batched environments.")
         raise TypeError(f"Environment {task!r} has no argument {key!r}.{near(key, _KNOWN)}")
     if cfg is not None and overrides:
         raise ValueError("Give either cfg, a finished configuration, or overrides, not both.")
@@ -96,7 +98,11 @@ def _configure(
     if cfg is None:
         cfg = importlib.import_module("forcelab.configs").compose(task, list(overrides)).env
     else:
-        cfg = copy.deepcopy(getattr(cfg, "env", cfg))
+        given, cfg = cfg, copy.deepcopy(getattr(cfg, "env", cfg))
+        if not hasattr(cfg, "check"):
+            raise TypeError(
+                f"cfg is {given!r}; it must be a ManagerBasedRlEnvCfg, or what compose() returns."
+            )
     assert cfg is not None
     num_envs = settings.pop("num_envs")
     if num_envs is not None:

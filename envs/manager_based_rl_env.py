@@ -318,7 +318,12 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
         mask = (options or {}).get("reset_mask")
         if mask is None:
             return None
-        mask = torch.as_tensor(mask, device=self.device)
+        try:
+            mask = torch.as_tensor(mask, device=self.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(
+                f"options['reset_mask'] is {mask!r}; it must be bool ({self.num_envs},)."
+            ) from None
         if mask.dtype is not torch.bool or mask.shape != (self.num_envs,):
             raise ValueError(
                 f"options['reset_mask'] has dtype {mask.dtype} and shape {tuple(mask.shape)}; it must be bool "

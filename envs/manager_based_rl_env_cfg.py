@@ -10,6 +10,7 @@ import inspect
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from forcelab.physics import checks
 from forcelab.physics.errors import near
 from forcelab.physics.newton_cfg import NewtonCfg
 from forcelab.physics.physics_cfg import PhysicsCfg
@@ -113,19 +114,17 @@ class ManagerBasedRlEnvCfg:
 
     def check(self) -> None:
         """Raise ValueError, naming the field, for settings no environment can have."""
-        num_envs = getattr(self.scene, "num_envs", None)
-        if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
-            raise ValueError(f"scene.num_envs is {num_envs!r}; it must be a whole number, 1 or more.")
-        if isinstance(self.decimation, bool) or not isinstance(self.decimation, int) or self.decimation < 1:
-            raise ValueError(f"decimation is {self.decimation!r}; it must be a whole number, 1 or more.")
-        if not isinstance(self.episode_length_s, (int, float)) or not self.episode_length_s > 0:
-            raise ValueError(
-                f"episode_length_s is {self.episode_length_s!r}; it must be a positive number of seconds."
-            )
-        if self.seed is not None and (
-            isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0
-        ):
-            raise ValueError(f"seed is {self.seed!r}; it must be a whole number, 0 or more, or None.")
+        if not isinstance(self.scene, CollectionCfg):
+            raise TypeError(f"scene is {self.scene!r}; it must be an InteractiveSceneCfg.")
+        if not isinstance(self.physics, PhysicsCfg):
+            raise TypeError(f"physics is {self.physics!r}; it must be a NewtonCfg or an OvPhysxCfg.")
+        checks.whole(getattr(self.scene, "num_envs", None), "scene.num_envs", at_least=1)
+        checks.whole(self.decimation, "decimation", at_least=1)
+        checks.number(self.episode_length_s, "episode_length_s", above=0.0, unit="s")
+        if self.seed is not None:
+            checks.whole(self.seed, "seed")
+        checks.flag(self.validate, "validate")
+        checks.flag(self.final_obs, "final_obs")
         if self.nan_policy not in NAN_POLICIES:
             raise ValueError(f"nan_policy is {self.nan_policy!r}.{near(str(self.nan_policy), NAN_POLICIES)}")
 

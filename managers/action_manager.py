@@ -10,7 +10,7 @@ import torch
 
 from forcelab.physics.errors import near
 
-from .manager_base import Env, ManagerBase, ManagerTermBase, call_reset, takes
+from .manager_base import Env, ManagerBase, ManagerTermBase, call_reset, make, takes
 from .manager_term_cfg import ActionTermCfg, collection_items
 from .resolve import load
 
@@ -67,7 +67,7 @@ class ActionManager(ManagerBase):
             path = f"{self.section}.{name}"
             if not isinstance(cfg, ActionTermCfg):
                 raise TypeError(f"{path} is a {type(cfg).__name__}; it must be an ActionTermCfg.")
-            term = load(cfg.class_type, f"{path}.class_type")(cfg, self._env)
+            term = make(load(cfg.class_type, f"{path}.class_type"), path, cfg, self._env)
             if not isinstance(term, ActionTerm):
                 raise TypeError(f"{path}.class_type makes a {type(term).__name__}; it must be an ActionTerm.")
             self._actions[name] = term

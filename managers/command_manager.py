@@ -9,7 +9,7 @@ import torch
 
 from forcelab.physics.errors import near
 
-from .manager_base import Env, ManagerBase, ManagerTermBase, call_reset, mask_to_ids, takes
+from .manager_base import Env, ManagerBase, ManagerTermBase, call_reset, make, mask_to_ids, takes
 from .manager_term_cfg import CommandTermCfg, collection_items
 from .resolve import load
 
@@ -111,7 +111,7 @@ class CommandManager(ManagerBase):
             path = f"{self.section}.{name}"
             if not isinstance(cfg, CommandTermCfg):
                 raise TypeError(f"{path} is a {type(cfg).__name__}; it must be a CommandTermCfg.")
-            term = load(cfg.class_type, f"{path}.class_type")(cfg, self._env)
+            term = make(load(cfg.class_type, f"{path}.class_type"), path, cfg, self._env)
             if not isinstance(term, CommandTerm):
                 raise TypeError(f"{path}.class_type makes a {type(term).__name__}; it must be a CommandTerm.")
             self._commands[name] = term

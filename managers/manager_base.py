@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -73,6 +73,28 @@ def mask_to_ids(env_mask: torch.Tensor) -> torch.Tensor:
     return env_mask.nonzero().squeeze(-1)
 
 
+def make(cls: Any, path: str, cfg: Any, env: Env) -> Any:
+    """``cls(cfg, env)``, with errors that name ``path``.
+
+    Raises:
+        TypeError: The class is not made in that way.
+    """
+    try:
+        inspect.signature(cls).bind(cfg, env)
+    except TypeError:
+        raise TypeError(
+            f"{path}: class {cls.__qualname__} must be made as {cls.__name__}(cfg, env); its parameters are "
+            f"{inspect.signature(cls)}."
+        ) from None
+    except ValueError:
+        pass  # written in C: nothing to check
+    try:
+        return cls(cfg, env)
+    except Exception as error:
+        error.add_note(f"(while making {path})")
+        raise
+
+
 @dataclass
 class Term:
     """A term in a running environment.
@@ -101,12 +123,24 @@ class Term:
         if self.instance is not None:
             call_reset(self.instance, self.reset_selector, env_mask)
 
+    def call(self, env: Env) -> Any:
+        """``func(env, **params)``; an error says which term it comes from."""
+        try:
+            return self.func(env, **self.params)
+        except Exception as error:
+            error.add_note(f"(in {self.path})")
+            raise
+
     def call_masked(self, env: Env, env_mask: torch.Tensor) -> Any:
         """Call an event or curriculum for the environments of the mask."""
-        if self.selector == "env_ids":
-            ids = mask_to_ids(env_mask)
-            return self.func(env, ids, **self.params) if ids.numel() else None
-        return self.func(env, env_mask, **self.params)
+        try:
+            if self.selector == "env_ids":
+                ids = mask_to_ids(env_mask)
+                return self.func(env, ids, **self.params) if ids.numel() else None
+            return self.func(env, env_mask, **self.params)
+        except Exception as error:
+            error.add_note(f"(in {self.path})")
+            raise
 
 
 def call_reset(instance: Any, selector: str | None, env_mask: torch.Tensor | None) -> Any:
@@ -203,6 +237,8 @@ class ManagerBase:
             raise TypeError(f"{path} is a {type(cfg).__name__}; it must be a {self.term_type.__name__}.")
         func = load(cfg.func, f"{path}.func")
         is_class = inspect.isclass(func)
+        if not isinstance(cfg.params, Mapping):
+            raise TypeError(f"{path}.params is {cfg.params!r}; it must be a dictionary.")
         params = TermParams(cfg.params)
         self._check_signature(func, params, path)
         for key, value in params.items():
@@ -217,7 +253,7 @@ class ManagerBase:
 
         params.on_set = on_set
         object.__setattr__(cfg, "params", params)
-        instance: Any = func(cfg, self._env) if is_class else None
+        instance: Any = make(func, f"{path}.func", cfg, self._env) if is_class else None
         called: Any = instance if is_class else func
         return Term(
             name=name,
@@ -284,6 +320,14 @@ class ManagerBase:
         missing = [key for key in required if key not in params]
         if missing:
             raise ValueError(f"{path}.params lacks {', '.join(map(repr, missing))}, which {label} needs.")
+        for p in parameters:
+            given = params.get(p.name)
+            selects = isinstance(p.default, SceneEntityCfg) or p.annotation in (
+                SceneEntityCfg,
+                "SceneEntityCfg",
+            )
+            if selects and given is not None and not isinstance(given, SceneEntityCfg):
+                raise TypeError(f"{path}.params.{p.name} is {given!r}; it must be a SceneEntityCfg.")
         # Selections that are defaults of the function are resolved like given ones.
         for p in parameters:
             if isinstance(p.default, SceneEntityCfg) and p.name not in params:

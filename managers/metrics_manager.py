@@ -34,7 +34,7 @@ class MetricsManager(ManagerBase):
             return
         shape = (self.num_envs,)
         for term, row in zip(self._terms.values(), self._rows, strict=True):
-            value = term.func(self._env, **term.params)
+            value = term.call(self._env)
             if type(value) is not torch.Tensor or value.shape != shape:
                 self._check_rows(term, value)
             row.copy_(value)

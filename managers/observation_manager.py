@@ -45,7 +45,7 @@ class _Pipeline:
 
     def run(self, env: Env, env_mask: torch.Tensor | None) -> torch.Tensor:
         term = self.term
-        value = term.func(env, **term.params)
+        value = term.call(env)
         if (
             not isinstance(value, torch.Tensor)
             or value.shape != self.raw_shape
@@ -199,7 +199,7 @@ class ObservationManager(ManagerBase):
     ) -> _Pipeline:
         path = f"{self.section}.{group_name}.{name}"
         term = self._make_term(name, cfg, path)
-        value = term.func(self._env, **term.params)
+        value = term.call(self._env)
         if not isinstance(value, torch.Tensor) or value.dim() < 1 or value.shape[0] != self.num_envs:
             found = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
             raise ValueError(f"{path} returned {found}; it must return a tensor ({self.num_envs}, …).")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -39,13 +40,16 @@ class RewardManager(ManagerBase):
         self._calls = list(zip(self._terms.values(), self._rows, strict=True))
 
     def _adopt_weight(self, index: int, cfg: RewardTermCfg) -> None:
-        view = self.weights[index]
+        view, what = self.weights[index], f"{self.section}.{list(self._terms)[index]}.weight"
         try:
-            view.fill_(float(cfg.weight))
+            weight = float(cfg.weight)
         except (TypeError, ValueError):
-            raise TypeError(
-                f"{self.section}.{list(self._terms)[index]}.weight is {cfg.weight!r}; it must be a number."
-            ) from None
+            weight = None
+        if weight is None or isinstance(cfg.weight, bool):
+            raise TypeError(f"{what} is {cfg.weight!r}; it must be a number.")
+        if not math.isfinite(weight):
+            raise ValueError(f"{what} is {weight}; it must be finite.")
+        view.fill_(weight)
         object.__setattr__(cfg, "weight", view)
 
     @property
@@ -70,7 +74,7 @@ class RewardManager(ManagerBase):
         env = self._env
         shape = (self.num_envs,)
         for term, row in self._calls:
-            value = term.func(env, **term.params)
+            value = term.call(env)
             if type(value) is not torch.Tensor or value.shape != shape:
                 self._check_rows(term, value)
             row.copy_(value)

@@ -57,7 +57,7 @@ class TerminationManager(ManagerBase):
         env = self._env
         shape = (self.num_envs,)
         for term, row in self._calls:
-            value = term.func(env, **term.params)
+            value = term.call(env)
             if type(value) is not torch.Tensor or value.shape != shape:
                 self._check_rows(term, value)
             if value.dtype is not torch.bool:

@@ -31,11 +31,25 @@ POSE_KEYS = ("x", "y", "z", "roll", "pitch", "yaw")
 _tables: dict[tuple[Any, ...], torch.Tensor] = {}
 
 
+def ordered(bounds: Sequence[float]) -> tuple[float, float]:
+    """``bounds`` themselves.
+
+    Raises:
+        ValueError: They are not (lower, upper): two finite numbers, the lower not above the upper.
+    """
+    # Written for speed: terms come here in every call.
+    if len(bounds) == 2:
+        lo, hi = bounds
+        if -math.inf < lo <= hi < math.inf:
+            return lo, hi
+    raise ValueError(f"A range is (lower, upper), two finite numbers, lower not above upper; got {bounds!r}.")
+
+
 def uniform(bounds: Range, shape: Sequence[int], device: torch.device) -> torch.Tensor:
     """Uniform draw between ``bounds``, float32 of ``shape``."""
     if isinstance(bounds, torch.Tensor):
         return torch.lerp(bounds[0], bounds[1], torch.rand(tuple(shape), device=device))
-    lo, hi = bounds
+    lo, hi = ordered(bounds)
     return torch.empty(tuple(shape), device=device).uniform_(lo, hi)
 
 
@@ -53,7 +67,7 @@ def draw(params: Range, shape: Sequence[int], device: torch.device, distribution
     if distribution == "log_uniform":
         if isinstance(params, torch.Tensor):
             return uniform(params.log(), shape, device).exp_()
-        lo, hi = params
+        lo, hi = ordered(params)
         if lo <= 0.0:
             raise ValueError(f"A log_uniform draw needs positive bounds, got ({lo}, {hi}).")
         return uniform((math.log(lo), math.log(hi)), shape, device).exp_()
@@ -101,7 +115,7 @@ def pose_bounds(ranges: PoseRanges, what: str, device: torch.device) -> torch.Te
     for key in ranges:
         if key not in POSE_KEYS:
             raise ValueError(f"{what} has an unknown key {key!r}.{near(key, POSE_KEYS)}")
-    pairs = [ranges.get(key, (0.0, 0.0)) for key in POSE_KEYS]
+    pairs = [ordered(ranges.get(key, (0.0, 0.0))) for key in POSE_KEYS]
     return table([[p[0] for p in pairs], [p[1] for p in pairs]], device)
 
 

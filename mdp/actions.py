@@ -11,6 +11,7 @@ import torch
 
 from forcelab.managers import ActionTerm
 from forcelab.managers.scene_entity_cfg import match_names
+from forcelab.physics import checks
 
 from ._util import Env
 from .actions_cfg import (
@@ -56,13 +57,13 @@ class JointAction(ActionTerm):
         self._lower, self._upper = self._clip_bounds(cfg.clip)
 
     def _parameter(self, value: float | Mapping[str, float], default: float, what: str) -> torch.Tensor:
-        device = self._raw_actions.device
+        device, what = self._raw_actions.device, f"{type(self.cfg).__name__}.{what}"
         if isinstance(value, Mapping):
             row = [default] * len(self.joint_names)
-            for i, x in _by_joint(value, self.joint_names, f"{type(self.cfg).__name__}.{what}").items():
-                row[i] = float(x)
+            for i, x in _by_joint(value, self.joint_names, what).items():
+                row[i] = checks.number(x, f"{what} of {self.joint_names[i]!r}")
             return torch.tensor(row, device=device)
-        return torch.tensor(float(value), device=device)
+        return torch.tensor(checks.number(value, what), device=device)
 
     def _clip_bounds(
         self, clip: Mapping[str, Sequence[float]] | None
@@ -71,6 +72,10 @@ class JointAction(ActionTerm):
             return None, None
         low, high = [-torch.inf] * len(self.joint_names), [torch.inf] * len(self.joint_names)
         for i, pair in _by_joint(clip, self.joint_names, f"{type(self.cfg).__name__}.clip").items():
+            if len(pair) != 2 or not all(checks.is_number(x) for x in pair) or not pair[0] <= pair[1]:
+                raise ValueError(
+                    f"{type(self.cfg).__name__}.clip of {self.joint_names[i]!r} is {pair!r}; it must be (lower, upper)."
+                )
             low[i], high[i] = (float(x) for x in pair)
         device = self._raw_actions.device
         return torch.tensor(low, device=device), torch.tensor(high, device=device)

@@ -137,6 +137,8 @@ class Engine(ABC):
 
     name: str
     capabilities: Capabilities
+    #: Effort limits hold for the sum of the engine's drive and ``joint_effort``, not for the drive alone.
+    limits_sum_of_efforts = False
 
     def __init__(self, cfg: PhysicsCfg, desc: SceneDesc, device: str):
         self.cfg = cfg
@@ -153,6 +155,8 @@ class Engine(ABC):
         #: (E, NB, 7) and (E, NB, 6); current after :meth:`step` and :meth:`update_kinematics`.
         self.body_pose: torch.Tensor
         self.body_vel: torch.Tensor
+        #: Whether input is looked at on the host, which costs next to nothing on the CPU and would stall CUDA.
+        self.looks = self.device.type == "cpu"
         #: States were written since the last step: call :meth:`update_kinematics` before reading poses.
         self.stale = False
 

@@ -37,8 +37,9 @@ from .errors import near
 from .mjcf import MjcfBody, MjcfJoint, MjcfModel
 from .newton_cfg import NewtonCfg
 
-# Two threads that replay captured CPU graphs crash each other.
-_REPLAY_LOCK = threading.Lock()
+# Threads that replay or record CPU graphs at one time crash each other, and a launch of one would end up in the
+# recording of another.
+_REPLAY_LOCK = threading.RLock()
 
 _KINDS = {
     newton.GeoType.PLANE: "plane",
@@ -167,7 +168,7 @@ class NewtonEngine(Engine):
             raise ValueError(
                 f"device {device!r} cannot be used: {error}. Known: {[str(d) for d in wp.get_devices()]}."
             ) from None
-        with compilation_progress(), wp.ScopedDevice(self._wp_device):
+        with compilation_progress(), wp.ScopedDevice(self._wp_device), _REPLAY_LOCK:
             self._build()
         self._queries: list[tuple[ContactQuery, ContactReader]] = []
         self._wrench_readers: list[tuple[list[int], JointWrenchReader]] = []
@@ -238,19 +239,22 @@ class NewtonEngine(Engine):
         with warnings.catch_warnings():
             # Capacities that the first pose needs are raised with a warning of the engine's own.
             warnings.simplefilter("ignore")
-            self.solver = SolverMuJoCo(
-                self.model,
-                njmax=self.constraint_capacity,
-                nconmax=self.contact_capacity,
-                iterations=self.cfg.iterations,
-                ls_iterations=self.cfg.ls_iterations,
-                tolerance=self.cfg.tolerance,
-                solver="newton",
-                integrator=self.cfg.integrator,
-                cone=self.cfg.cone,
-                impratio=self.cfg.impratio,
-                use_mujoco_contacts=True,
-            )
+            try:
+                self.solver = SolverMuJoCo(
+                    self.model,
+                    njmax=self.constraint_capacity,
+                    nconmax=self.contact_capacity,
+                    iterations=self.cfg.iterations,
+                    ls_iterations=self.cfg.ls_iterations,
+                    tolerance=self.cfg.tolerance,
+                    solver="newton",
+                    integrator=self.cfg.integrator,
+                    cone=self.cfg.cone,
+                    impratio=self.cfg.impratio,
+                    use_mujoco_contacts=True,
+                )
+            except Exception as error:
+                raise ValueError(f"The engine's solver cannot take this scene: {error}") from error
         # Overflow is read from its bits; printing from the device costs time.
         self.solver.mjw_model.opt.warn_overflow = 0
         self._state = self.model.state()
@@ -263,16 +267,20 @@ class NewtonEngine(Engine):
         body0, joint0 = builder.body_count, builder.joint_count
         shape0 = builder.shape_count
         dof0, coord0 = builder.joint_dof_count, builder.joint_coord_count
-        builder.add_mjcf(
-            desc.mjcf,
-            xform=wp.transform(desc.pos, desc.quat),
-            override_root_xform=True,
-            floating=None if desc.fixed_base is None else not desc.fixed_base,
-            enable_self_collisions=desc.self_collisions,
-            parse_sites=False,
-            parse_mujoco_options=False,
-            ignore_names=(),
-        )
+        try:
+            builder.add_mjcf(
+                desc.mjcf,
+                xform=wp.transform(desc.pos, desc.quat),
+                override_root_xform=True,
+                floating=None if desc.fixed_base is None else not desc.fixed_base,
+                enable_self_collisions=desc.self_collisions,
+                parse_sites=False,
+                parse_mujoco_options=False,
+                ignore_names=(),
+            )
+        except Exception as error:
+            hint = f"; pip install {error.name}" if isinstance(error, ModuleNotFoundError) else ""
+            raise ValueError(f"{desc.path}: {desc.mjcf!r} cannot be read: {error}{hint}.") from error
         if desc.friction is not None:
             for s in range(shape0, builder.shape_count):
                 builder.shape_material_mu[s] = desc.friction
@@ -281,6 +289,7 @@ class NewtonEngine(Engine):
         if not tree.bodies:
             raise ValueError(f"{desc.path}: {desc.mjcf!r} holds no body.")
         _refuse_doubles(desc.path, "body", tree.body_names)
+        _refuse_massless(builder, desc, body0, joint0)
         tree.tree_names = [label.split("/worldbody/", 1)[-1] for label in builder.body_label[body0:]]
         tree.coord, tree.dof = coord0, dof0
         for j in range(joint0, builder.joint_count):
@@ -425,7 +434,7 @@ class NewtonEngine(Engine):
         self._joint_q = wp.to_torch(self._state.joint_q).view(E, nq)
         self._joint_qd = wp.to_torch(self._state.joint_qd).view(E, nd)
         self.body_pose = wp.to_torch(self._state.body_q).view(E, nb, 7)
-        self._body_vel_wp = wp.zeros(E * nb, dtype=wp.spatial_vector, device=self._wp_device)
+        self._body_vel_wp = wp.zeros(E * nb, dtype=wp.spatial_vector, device=self._wp_device)  # type: ignore[call-overload]
         self.body_vel = wp.to_torch(self._body_vel_wp).view(E, nb, 6)
         self._qd_before = wp.zeros(E * nd, dtype=float, device=self._wp_device)
         self._qdd = wp.zeros(E * nd, dtype=float, device=self._wp_device)
@@ -444,6 +453,7 @@ class NewtonEngine(Engine):
         self._inv_inertia0 = self._inv_inertia.clone()
         com = wp.to_torch(m.body_com).view(E, nb, 3)
         self._joint_X_p = wp.to_torch(m.joint_X_p).view(E, nj, 7)
+        self._joint_X_c = wp.to_torch(m.joint_X_c).view(E, nj, 7)
         n_shapes = len(self._shape_body)
         self._shape_friction = torch.as_tensor(self._shape_friction_np, device=dev).repeat(E, 1).contiguous()
         self._shape_friction_wp = wp.from_torch(self._shape_friction)
@@ -646,7 +656,7 @@ class NewtonEngine(Engine):
         if self._started:
             return
         self._started = True
-        with compilation_progress(), wp.ScopedDevice(self._wp_device):
+        with compilation_progress(), wp.ScopedDevice(self._wp_device), _REPLAY_LOCK:
             if self._queries:
                 self._setup_contacts()
             self._observables = None
@@ -683,7 +693,8 @@ class NewtonEngine(Engine):
     def stream(self) -> Iterator[None]:
         """Launch Warp work on torch's current stream, so that both see one order."""
         if self.device.type == "cpu":
-            yield
+            with _REPLAY_LOCK:
+                yield
             return
         stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
         with wp.ScopedStream(stream, sync_enter=False, sync_exit=False):
@@ -699,7 +710,7 @@ class NewtonEngine(Engine):
             return launch
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        with compilation_progress(), wp.ScopedDevice(self._wp_device):
+        with compilation_progress(), wp.ScopedDevice(self._wp_device), _REPLAY_LOCK:
             kept = [(a, wp.clone(a)) for a in self._moving_arrays()]
             function()  # loads kernel modules and allocates what is allocated once
             function()
@@ -870,7 +881,9 @@ class NewtonEngine(Engine):
         if t.root_coords:
             view = self._joint_q[:, t.coord : t.coord + 7]
         else:
+            # The frame on the world's side of the joint that puts the body there at joint position zero.
             view = self._joint_X_p[:, t.root_joint]
+            pose = _times(pose, self._joint_X_c[:, t.root_joint])
         view.copy_(torch.where(mask.unsqueeze(-1), pose, view))
         if not t.root_coords:
             with self.stream(), _REPLAY_LOCK:
@@ -926,8 +939,9 @@ class NewtonEngine(Engine):
         m = self._mask(env_mask).unsqueeze(-1)
         new = torch.where(m, mass, self._mass[:, s])
         self._mass[:, s] = new
-        self._inv_mass[:, s] = 1.0 / new
-        scale = (new / self._mass0[:, s]).view(self.num_envs, -1, 1, 1)
+        # Bodies without mass, such as frames welded to others, stay without.
+        self._inv_mass[:, s] = torch.where(new > 0, 1.0 / new, 0.0)
+        scale = torch.where(self._mass0[:, s] > 0, new / self._mass0[:, s], 1.0).view(self.num_envs, -1, 1, 1)
         self._inertia[:, s] = self._inertia0[:, s] * scale
         self._inv_inertia[:, s] = self._inv_inertia0[:, s] / scale
         with self.stream(), _REPLAY_LOCK:
@@ -1046,11 +1060,28 @@ class NewtonEngine(Engine):
     def close(self) -> None:
         self._graphs.clear()
         self._launch_step = self._launch_kinematics = _closed
-        self.__dict__.pop("solver", None)
+        self.solver = _ClosedSolver()  # type: ignore[assignment]
 
 
 def _closed() -> None:
     raise RuntimeError("This scene is closed.")
+
+
+class _ClosedSolver:
+    """In place of the solver once the engine is closed."""
+
+    def __getattr__(self, name: str) -> object:
+        _closed()
+        raise AttributeError(name)
+
+
+def _times(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Product (…, 7) of two poses: ``b`` seen from where ``a`` is."""
+    av, aw, bv, bw = a[..., 3:6], a[..., 6:], b[..., 3:6], b[..., 6:]
+    twice = 2.0 * torch.linalg.cross(av, b[..., :3])
+    pos = a[..., :3] + b[..., :3] + aw * twice + torch.linalg.cross(av, twice)
+    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
+    return torch.cat((pos, vector, aw * bw - (av * bv).sum(-1, keepdim=True)), dim=-1)
 
 
 def _compose(pos: tuple[float, ...], quat: tuple[float, ...], shape: ShapeDesc) -> ShapeDesc:
@@ -1059,6 +1090,26 @@ def _compose(pos: tuple[float, ...], quat: tuple[float, ...], shape: ShapeDesc) 
 
     world = wp.transform(pos, quat) * wp.transform(shape.pos, shape.quat)
     return replace(shape, pos=tuple(world.p), quat=tuple(world.q))
+
+
+def _refuse_massless(builder: newton.ModelBuilder, desc: ArticulationDesc, body0: int, joint0: int) -> None:
+    """Raise if something that a joint moves weighs nothing, welded bodies included."""
+    mass = {b: float(builder.body_mass[b]) for b in range(body0, builder.body_count)}
+    moved = {}
+    for j in reversed(range(joint0, builder.joint_count)):
+        child, parent = builder.joint_child[j], builder.joint_parent[j]
+        if builder.joint_type[j] == newton.JointType.FIXED:
+            if parent in mass:
+                mass[parent] += mass[child]
+        else:
+            moved[child] = builder.joint_label[j].rsplit("/", 1)[-1]
+    for child, joint in moved.items():
+        if not mass[child] > 0:
+            name = builder.body_label[child].rsplit("/", 1)[-1]
+            raise ValueError(
+                f"{desc.path}: body {name!r} in {desc.mjcf!r} moves (joint {joint!r}) but has no mass; give it a geom "
+                "with a mass, or an <inertial>."
+            )
 
 
 def _refuse_doubles(path: str, what: str, names: list[str]) -> None:
@@ -1156,4 +1207,3 @@ def load_mjcf(desc: ArticulationDesc) -> MjcfModel:
             )
         )
     return MjcfModel(bodies, joints)
-

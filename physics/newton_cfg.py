@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from . import checks
 from .errors import near
 from .physics_cfg import PhysicsCfg
 
@@ -60,8 +61,7 @@ class NewtonCfg(PhysicsCfg):
             if value not in known:
                 raise ValueError(f"physics.{key} is {value!r}.{near(str(value), known)}")
         for key in ("iterations", "ls_iterations"):
-            if not isinstance(getattr(self, key), int) or getattr(self, key) < 1:
-                raise ValueError(f"physics.{key} is {getattr(self, key)!r}; it must be a positive integer.")
+            checks.whole(getattr(self, key), f"physics.{key}", at_least=1)
         for key in (
             "impratio",
             "tolerance",
@@ -70,10 +70,9 @@ class NewtonCfg(PhysicsCfg):
             "friction_time_constant",
             "friction_damping_ratio",
         ):
-            if not getattr(self, key) > 0:
-                raise ValueError(f"physics.{key} is {getattr(self, key)!r}; it must be positive.")
-
-        low, high, width = self.contact_impedance
+            checks.number(getattr(self, key), f"physics.{key}", above=0.0)
+        checks.flag(self.capture, "physics.capture")
+        low, high, width = checks.vector(self.contact_impedance, 3, "physics.contact_impedance")
         if not (0 < low <= high < 1 and width > 0):
             raise ValueError(
                 f"physics.contact_impedance is {self.contact_impedance!r}; it must be (low, high, width) with "

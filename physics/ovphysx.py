@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import warp as wp
 
 from .description import ArticulationDesc, RigidBodyDesc, SceneDesc, ShapeDesc, VisualShape
 from .engine import (
@@ -33,8 +32,8 @@ from .engine import (
 from .errors import near
 from .mjcf import MjcfModel
 from .ovphysx_cfg import OvPhysxCfg
-from .warp_setup import start_warp
 from .usd_export import ArticulationExport, BodyExport, SceneExport, compose, export_scene, pose
+from .warp_setup import start_warp
 
 INSTALL = 'pip install "forcelab[ovphysx]"'
 #: Colour of shapes that name none.
@@ -269,6 +268,7 @@ class OvPhysxEngine(Engine):
 
     name = "ovphysx"
     capabilities = Capabilities()
+    limits_sum_of_efforts = True
     cfg: OvPhysxCfg
 
     def __init__(self, cfg: OvPhysxCfg, desc: SceneDesc, device: str):

@@ -55,9 +55,9 @@ class BodyIndex:
         self.tree_paths = list(tree_paths) or self.paths
         self.statics = list(dict.fromkeys(statics))
 
-    def match(self, pattern: str) -> list[str]:
+    def match(self, pattern: str, what: str = "path") -> list[str]:
         """Canonical paths that ``pattern`` (relative to the namespace) fully matches, each once, in order."""
-        regex = compile_regex(pattern, "path")
+        regex = compile_regex(pattern, what)
         return [
             flat
             for flat, tree in zip(self.paths, self.tree_paths)
@@ -71,7 +71,7 @@ class BodyIndex:
             ValueError: None; the error lists the rigid bodies below the path, or near names.
         """
         pattern = in_environment(path, what)
-        found = self.match(pattern)
+        found = self.match(pattern, what)
         if found:
             return found
         below = self.match(pattern.rstrip("/") + "/.*")

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from . import checks
 
 if TYPE_CHECKING:
     from .description import SceneDesc
@@ -31,15 +32,11 @@ class PhysicsCfg:
 
     def validate(self) -> None:
         """Raise ValueError, naming the field, for values no engine can use."""
-        if not (isinstance(self.dt, (int, float)) and math.isfinite(self.dt) and self.dt > 0):
-            raise ValueError(f"physics.dt is {self.dt!r}; it must be a positive number of seconds.")
-        if len(self.gravity) != 3 or not all(math.isfinite(g) for g in self.gravity):
-            raise ValueError(f"physics.gravity is {self.gravity!r}; it must be three finite numbers in m/s².")
-
+        checks.number(self.dt, "physics.dt", above=0.0, unit="s")
+        checks.vector(self.gravity, 3, "physics.gravity [m/s²]")
         for key in ("contact_capacity", "constraint_capacity"):
-            value = getattr(self, key)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"physics.{key} is {value!r}; it must be a positive integer or null.")
+            if getattr(self, key) is not None:
+                checks.whole(getattr(self, key), f"physics.{key}", at_least=1)
 
     def create(self, desc: SceneDesc, device: str) -> Engine:
         """Build the engine for a scene. Engine classes are imported only here."""

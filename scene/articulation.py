@@ -4,25 +4,34 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import warp as wp
 
+from forcelab.physics import checks
 from forcelab.physics.array import Array
-from forcelab.physics.description import IDENTITY, ArticulationDesc, JointDriveDesc
+from forcelab.physics.description import ArticulationDesc, JointDriveDesc
 from forcelab.physics.engine import Engine
+from forcelab.physics.errors import near
 from forcelab.physics.paths import find_names
 
 from . import asset_kernels
 from .asset import Asset, AssetData
-from .asset_cfg import ArticulationCfg, DelayedPdActuatorCfg, PdActuatorCfg
+from .asset_cfg import ArticulationCfg, DelayedPdActuatorCfg, PdActuatorCfg, root_pose
+from .spawn_cfg import MjcfCfg
 
 JointIds = slice | torch.Tensor | None
 
+# The ring of past commands takes memory for each.
+_MAX_DELAY = 10_000
+_GEOMS = ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "sdf")
+_ACTUATOR_FIELDS = ("stiffness", "damping", "effort_limit", "velocity_limit", "armature", "friction")
 
-def _by_expression(values: dict[str, float], names: Sequence[str], what: str) -> dict[str, float]:
+
+def _by_expression(
+    values: Mapping[str, float], names: Sequence[str], what: str, infinite: bool = False
+) -> dict[str, float]:
     """Values by joint name; every expression must match, and no joint twice."""
     out: dict[str, float] = {}
     source: dict[str, str] = {}
@@ -31,18 +40,84 @@ def _by_expression(values: dict[str, float], names: Sequence[str], what: str) ->
         for name in found:
             if name in out:
                 raise ValueError(f"{what}: joint {name!r} matches both {source[name]!r} and {key!r}.")
-            out[name], source[name] = float(value), key
+            out[name], source[name] = checks.number(value, f"{what}[{key!r}]", infinite=infinite), key
     return out
 
 
-def _per_joint(value: Any, names: Sequence[str], what: str) -> dict[str, float]:
+def _per_joint(model: PdActuatorCfg, field: str, names: Sequence[str], at: str) -> dict[str, float]:
+    """A field of an actuator model by joint name; ``at`` is the model's key path."""
+    value, what = getattr(model, field), f"{at}.{field}"
     if value is None:
         return {}
-    if isinstance(value, dict):
-        return _by_expression(value, names, what)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not isinstance(value, Mapping) and not checks.is_number(value):
         raise ValueError(f"{what} is {value!r}; give a number or a dictionary by joint expression.")
+    limit = field.endswith("_limit")
+    entries = {f"{what}[{k!r}]": v for k, v in value.items()} if isinstance(value, Mapping) else {what: value}
+    for where, entry in entries.items():
+        checks.number(
+            entry, where, at_least=None if limit else 0.0, above=0.0 if limit else None, infinite=limit
+        )
+    if isinstance(value, Mapping):
+        return _by_expression(value, names, what, infinite=limit)
     return dict.fromkeys(names, float(value))
+
+
+def _read_mjcf(file: str, what: str, fixed_base: bool | None) -> tuple[ElementTree.Element, list[str]]:
+    """The root body's element and the names of the joints, in order of the file.
+
+    Raises:
+        ValueError: The file is no robot that can be built.
+    """
+    try:
+        root = ElementTree.parse(file).getroot()
+    except (ElementTree.ParseError, UnicodeDecodeError) as error:
+        raise ValueError(f"{what}: {file!r} is not valid XML: {error}.") from None
+    world = root.find("worldbody")
+    body = None if world is None else world.find("body")
+    if world is None or body is None:
+        raise ValueError(f"{what}: {file!r} has no <body> in its <worldbody>.")
+    moving = [
+        b for b in world.findall("body") if b.find("joint") is not None or b.find("freejoint") is not None
+    ]
+    if len(moving) > 1:
+        names = ", ".join(repr(b.get("name", "")) for b in moving)
+        raise ValueError(
+            f"{what}: {file!r} has several root bodies that move ({names}); a robot has one. Make each its own entity."
+        )
+    joints: list[str] = []
+    for owner in world.iter("body"):
+        called = repr(owner.get("name", ""))
+        if len(owner.findall("joint")) > 1:
+            names = ", ".join(repr(j.get("name", "")) for j in owner.findall("joint"))
+            raise ValueError(
+                f"{what}: {file!r} has several joints in body {called} ({names}); a body may have one. Put a body with "
+                "a little mass between them."
+            )
+        for joint in owner.findall("joint"):
+            if joint.get("type") == "free":
+                continue
+            name = joint.get("name", "")
+            if not name or "/" in name:
+                raise ValueError(
+                    f"{what}: {file!r} has a joint named {name!r} in body {called}; give every joint a name, "
+                    "without '/'."
+                )
+            joints.append(name)
+            if owner is body and fixed_base is not None:
+                raise ValueError(
+                    f"{what}: the root body {called} of {file!r} hangs on the joint {name!r}, which "
+                    f"fixed_base={fixed_base} would replace. Leave fixed_base at None, or "
+                    "put the joint on a body below a fixed root."
+                )
+        if "/" in called:
+            raise ValueError(f"{what}: {file!r} has a body named {called}; names must not contain '/'.")
+        for geom in owner.findall("geom"):
+            kind = geom.get("type", "sphere")
+            if kind not in _GEOMS:
+                raise ValueError(
+                    f"{what}: {file!r} has a geom of type {kind!r} in body {called}.{near(kind, _GEOMS)}"
+                )
+    return body, joints
 
 
 def describe(name: str, cfg: ArticulationCfg, path: str) -> tuple[ArticulationDesc, dict[str, PdActuatorCfg]]:
@@ -54,25 +129,41 @@ def describe(name: str, cfg: ArticulationCfg, path: str) -> tuple[ArticulationDe
     what = f"scene.{name}"
     if cfg.spawn is None:
         raise ValueError(f"{what}.spawn is missing; give an MjcfCfg with the robot's file.")
+    if not isinstance(cfg.spawn, MjcfCfg):
+        raise ValueError(f"{what}.spawn is {cfg.spawn!r}; give an MjcfCfg with the robot's file.")
+    if cfg.fixed_base is not None:
+        checks.flag(cfg.fixed_base, f"{what}.fixed_base")
+    checks.flag(cfg.self_collisions, f"{what}.self_collisions")
+    checks.number(cfg.soft_joint_pos_limit_factor, f"{what}.soft_joint_pos_limit_factor", above=0.0)
+    if cfg.friction is not None:
+        checks.number(cfg.friction, f"{what}.friction", at_least=0.0)
     file = cfg.spawn.resolve(f"{what}.spawn.path")
-    try:
-        root = ElementTree.parse(file).getroot()
-    except ElementTree.ParseError as error:
-        raise ValueError(f"{what}.spawn.path: {file!r} is not valid XML: {error}.") from None
-    world = root.find("worldbody")
-    body = None if world is None else world.find("body")
-    if world is None or body is None:
-        raise ValueError(f"{what}.spawn.path: {file!r} has no <body> in its <worldbody>.")
-    joints = [j.get("name", "") for j in world.iter("joint") if j.get("type") != "free"]
+    body, joints = _read_mjcf(file, f"{what}.spawn.path", cfg.fixed_base)
     drives: dict[str, JointDriveDesc] = {}
     models: dict[str, PdActuatorCfg] = {}
+    if not isinstance(cfg.actuators, Mapping):
+        raise ValueError(f"{what}.actuators is a {type(cfg.actuators).__name__}; give a dictionary by name.")
     for key, actuator in cfg.actuators.items():
         at = f"{what}.actuators.{key}"
-        _, names = find_names(list(actuator.joint_names), joints, False, f"joint ({at}.joint_names)")
-        values = {
-            field: _per_joint(getattr(actuator, field), names, f"{at}.{field}")
-            for field in ("stiffness", "damping", "effort_limit", "armature", "friction")
-        }
+        if not isinstance(actuator, PdActuatorCfg):
+            raise ValueError(
+                f"{at} is a {type(actuator).__name__}; give a PdActuatorCfg, IdealPdActuatorCfg or "
+                "DelayedPdActuatorCfg."
+            )
+        keys = actuator.joint_names
+        _, names = find_names(
+            keys if isinstance(keys, str) else list(keys), joints, False, f"joint ({at}.joint_names)"
+        )
+        if not names:
+            raise ValueError(f"{at}.joint_names is {keys!r}; it must name at least one joint.")
+        values = {field: _per_joint(actuator, field, names, at) for field in _ACTUATOR_FIELDS}
+        if isinstance(actuator, DelayedPdActuatorCfg):
+            checks.whole(actuator.min_delay, f"{at}.min_delay")
+            checks.whole(actuator.max_delay, f"{at}.max_delay", at_least=actuator.min_delay)
+            if actuator.max_delay > _MAX_DELAY:
+                raise ValueError(
+                    f"{at}.max_delay is {actuator.max_delay} physics steps; at most {_MAX_DELAY}."
+                )
         for joint in names:
             if joint in models:
                 other = next(k for k, a in cfg.actuators.items() if a is models[joint])
@@ -90,17 +181,21 @@ def describe(name: str, cfg: ArticulationCfg, path: str) -> tuple[ArticulationDe
                 friction=values["friction"].get(joint),
             )
 
-    def numbers(text: str | None, default: tuple[float, ...]) -> tuple[float, ...]:
-        return default if not text else tuple(float(v) for v in text.split())
+    def numbers(field: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        text = body.get(field, "")
+        where = f"{what}.spawn.path: {file!r}, {field} of body {body.get('name', '')!r},"
+        try:
+            return checks.vector([float(v) for v in text.split()], len(default), where) if text else default
+        except ValueError:
+            raise ValueError(f"{where} is {text!r}; it must be {len(default)} numbers.") from None
 
-    pos = cfg.init_pos if cfg.init_pos is not None else numbers(body.get("pos"), (0.0, 0.0, 0.0))
-    w, *xyz = numbers(body.get("quat"), (1.0, 0.0, 0.0, 0.0))
-    quat = cfg.init_rot if cfg.init_rot is not None else (*xyz, w)
+    w, *xyz = numbers("quat", (1.0, 0.0, 0.0, 0.0))
+    pos, quat = root_pose(cfg, what, numbers("pos", (0.0, 0.0, 0.0)), (*xyz, w))  # type: ignore[arg-type]
     desc = ArticulationDesc(
         path=path,
         mjcf=file,
-        pos=tuple(pos),  # type: ignore[arg-type]
-        quat=tuple(quat) or IDENTITY,  # type: ignore[arg-type]
+        pos=pos,
+        quat=quat,
         fixed_base=cfg.fixed_base,
         self_collisions=cfg.self_collisions,
         joint_pos=_by_expression(cfg.init_joint_pos, joints, f"{what}.init_joint_pos"),
@@ -140,6 +235,7 @@ class ArticulationData(AssetData):
         #: of the last physics step.
         self.computed_torque, self.applied_torque = buffer(), buffer()
         self.default_joint_pos = Array.wrap(s.default_joint_pos.repeat(E, 1))
+        self._check_limits(cfg, name)
         vel = _by_expression(cfg.init_joint_vel, s.joint_names, f"scene.{name}.init_joint_vel")
         self.default_joint_vel = buffer()
         for j, joint in enumerate(s.joint_names):
@@ -154,6 +250,16 @@ class ArticulationData(AssetData):
         #: (E, J) gains of the PD law [N·m/rad, N·m·s/rad].
         self.joint_stiffness = Array.wrap(s.stiffness.clone())
         self.joint_damping = Array.wrap(s.damping.clone())
+
+    def _check_limits(self, cfg: ArticulationCfg, name: str) -> None:
+        what, s = f"scene.{name}.init_joint_pos", self._state
+        limits = s.joint_pos_limits.cpu().numpy()
+        for joint, value in _by_expression(cfg.init_joint_pos, s.joint_names, what).items():
+            low, high = limits[s.joint_names.index(joint)]
+            if not low - 1e-4 <= value <= high + 1e-4:
+                raise ValueError(
+                    f"{what} puts joint {joint!r} at {value:g}, outside its limits {low:g} … {high:g}."
+                )
 
 
 class Articulation(Asset):
@@ -184,20 +290,15 @@ class Articulation(Asset):
             model = models.get(joint)
             if model is None:
                 continue
-            if model.velocity_limit is not None:
-                values = _per_joint(model.velocity_limit, names, f"scene.{name}.actuators velocity_limit")
-                d.joint_vel_limits.torch[:, j] = values.get(joint, float(self._state.velocity_limits[j]))
+            covered, at = [n for n in names if models.get(n) is model], f"scene.{name}.actuators"
+            limit = _per_joint(model, "velocity_limit", covered, at).get(joint)
+            if limit is not None:
+                d.joint_vel_limits.torch[:, j] = limit
             if model.explicit:
                 explicit[j] = 1
-                covered, at = [n for n in names if models.get(n) is model], f"scene.{name}.actuators"
-                d.joint_stiffness.torch[:, j] = _per_joint(model.stiffness, covered, at).get(joint, 0.0)
-                d.joint_damping.torch[:, j] = _per_joint(model.damping, covered, at).get(joint, 0.0)
+                d.joint_stiffness.torch[:, j] = _per_joint(model, "stiffness", covered, at).get(joint, 0.0)
+                d.joint_damping.torch[:, j] = _per_joint(model, "damping", covered, at).get(joint, 0.0)
             if isinstance(model, DelayedPdActuatorCfg):
-                if not 0 <= model.min_delay <= model.max_delay:
-                    raise ValueError(
-                        f"scene.{name}.actuators: delays {model.min_delay}..{model.max_delay} must be "
-                        "0 <= min_delay <= max_delay physics steps."
-                    )
                 low[j], high[j] = model.min_delay, model.max_delay
         self._explicit = explicit.bool()
         self._any_explicit = bool(self._explicit.any())
@@ -212,7 +313,7 @@ class Articulation(Asset):
         self._ring = torch.zeros((slots, E, J, 3) if slots > 1 else (1, 1, 1, 1), device=dev)
         self._age = torch.zeros(E, dtype=torch.int32, device=dev)
         s = self._state
-        self._actuate_args = [
+        arrays = [
             wp.from_torch(t)
             for t in (
                 d.joint_pos_target.torch,
@@ -229,6 +330,7 @@ class Articulation(Asset):
                 self._age,
             )
         ]
+        self._actuate_args = [*arrays[:9], int(engine.limits_sum_of_efforts), *arrays[9:]]
         self._actuate_out = [
             wp.from_torch(t)
             for t in (
@@ -262,32 +364,38 @@ class Articulation(Asset):
         return find_names(keys, self.joint_names, preserve_order, f"joint of {self.name!r}")
 
     def _set(
-        self, target: Array, value: torch.Tensor, joint_ids: JointIds, env_mask: torch.Tensor | None
+        self,
+        target: Array,
+        value: torch.Tensor,
+        joint_ids: JointIds,
+        env_mask: torch.Tensor | None,
+        what: str,
     ) -> None:
         buffer = target.torch
-        if joint_ids is None:
-            joint_ids = slice(None)
-        if env_mask is not None:
-            value = torch.where(env_mask.unsqueeze(-1), value, buffer[:, joint_ids])
-        buffer[:, joint_ids] = value
+        ids, count = self._ids(joint_ids, self.num_joints, f"{what}: joint_ids")
+        value = self._rows(value, count, what)
+        mask = self._mask(env_mask, what)
+        if mask is not None:
+            value = torch.where(mask.unsqueeze(-1), value, buffer[:, ids])
+        buffer[:, ids] = value
 
     def set_joint_position_target(
         self, target: torch.Tensor, joint_ids: JointIds = None, env_mask: torch.Tensor | None = None
     ) -> None:
         """Set position commands, (E, n) [rad or m], for ``joint_ids`` (None: all)."""
-        self._set(self.data.joint_pos_target, target, joint_ids, env_mask)
+        self._set(self.data.joint_pos_target, target, joint_ids, env_mask, "set_joint_position_target")
 
     def set_joint_velocity_target(
         self, target: torch.Tensor, joint_ids: JointIds = None, env_mask: torch.Tensor | None = None
     ) -> None:
         """Set velocity commands, (E, n) [rad/s or m/s]."""
-        self._set(self.data.joint_vel_target, target, joint_ids, env_mask)
+        self._set(self.data.joint_vel_target, target, joint_ids, env_mask, "set_joint_velocity_target")
 
     def set_joint_effort_target(
         self, target: torch.Tensor, joint_ids: JointIds = None, env_mask: torch.Tensor | None = None
     ) -> None:
         """Set efforts added to the PD law, (E, n) [N·m or N]."""
-        self._set(self.data.joint_effort_target, target, joint_ids, env_mask)
+        self._set(self.data.joint_effort_target, target, joint_ids, env_mask, "set_joint_effort_target")
 
     def write_joint_state(
         self,
@@ -297,17 +405,15 @@ class Articulation(Asset):
         joint_ids: JointIds = None,
     ) -> None:
         """Set joint positions and velocities, (E, n) each, of ``joint_ids`` (None: all)."""
+        what = "write_joint_state"
+        ids, count = self._ids(joint_ids, self.num_joints, f"{what}: joint_ids")
+        pos, vel = self._rows(pos, count, f"{what}: pos"), self._rows(vel, count, f"{what}: vel")
         if joint_ids is not None:
             full_pos, full_vel = self._state.joint_pos.clone(), self._state.joint_vel.clone()
-            full_pos[:, joint_ids] = pos
-            full_vel[:, joint_ids] = vel
+            full_pos[:, ids] = pos
+            full_vel[:, ids] = vel
             pos, vel = full_pos, full_vel
-        self._engine.write_joint_state(
-            self.path,
-            self._rows(pos, self.num_joints, "write_joint_state"),
-            self._rows(vel, self.num_joints, "write_joint_state"),
-            env_mask,
-        )
+        self._engine.write_joint_state(self.path, pos, vel, self._mask(env_mask, what))
 
     def write_joint_gains(
         self,
@@ -318,10 +424,17 @@ class Articulation(Asset):
     ) -> None:
         """Set gains of the PD law, (E, n) each; None leaves one as it is."""
         d, s = self.data, self._state
-        if stiffness is not None:
-            self._set(d.joint_stiffness, stiffness, joint_ids, env_mask)
-        if damping is not None:
-            self._set(d.joint_damping, damping, joint_ids, env_mask)
+        for gains, given, name in (
+            (d.joint_stiffness, stiffness, "stiffness"),
+            (d.joint_damping, damping, "damping"),
+        ):
+            if given is not None:
+                what = f"write_joint_gains: {name}"
+                given = self._rows(
+                    given, self._ids(joint_ids, self.num_joints, f"{what}: joint_ids")[1], what
+                )
+                self._look(given, self._mask(env_mask, what), what, at_least=0.0)
+                self._set(gains, given, joint_ids, env_mask, what)
         if self._all_explicit:
             return
         # Explicit joints keep zero gains in the engine.
@@ -331,6 +444,7 @@ class Articulation(Asset):
 
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
         """Default root and joint state, default commands, fresh delays, for the chosen environments."""
+        self._mask(env_mask, "reset")
         super().reset(env_mask)
         d = self.data
         self.write_joint_state(d.default_joint_pos, d.default_joint_vel, env_mask)

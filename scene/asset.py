@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 import warp as wp
 
+from forcelab.physics import checks
 from forcelab.physics.array import Array
 from forcelab.physics.engine import Engine
 from forcelab.physics.paths import find_names
@@ -228,8 +229,16 @@ class Asset:
         """
         return find_names(keys, self.body_names, preserve_order, f"body of {self.name!r}")
 
+    def _tensor(self, value: torch.Tensor, what: str) -> torch.Tensor:
+        try:
+            value = torch.as_tensor(value, dtype=torch.float32, device=self.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(f"{self.name}.{what}: a float tensor is needed, found {value!r}.") from None
+        return value.detach() if value.requires_grad else value
+
     def _rows(self, value: torch.Tensor, width: int, what: str) -> torch.Tensor:
-        value = torch.as_tensor(value, dtype=torch.float32, device=self.device)
+        """``value`` as (E, width); one row, or one column, stands for all."""
+        value = self._tensor(value, what)
         try:
             return value.expand(self.num_envs, width)
         except RuntimeError:
@@ -237,14 +246,65 @@ class Asset:
                 f"{self.name}.{what}: the shape is {tuple(value.shape)}; ({self.num_envs}, {width}) is needed."
             ) from None
 
+    def _mask(self, env_mask: torch.Tensor | None, what: str) -> torch.Tensor | None:
+        return checks.env_mask(env_mask, self.num_envs, self.device, f"{self.name}.{what}: env_mask")
+
+    def _ids(
+        self, ids: slice | torch.Tensor | Sequence[int] | None, count: int, what: str
+    ) -> tuple[slice | torch.Tensor, int]:
+        """Indices for columns of ``count``, and how many they are."""
+        if ids is None:
+            return slice(None), count
+        if isinstance(ids, slice):
+            return ids, len(range(*ids.indices(count)))
+        if isinstance(ids, torch.Tensor) and ids.dtype is torch.long and ids.dim() == 1:
+            return ids, ids.shape[0]
+        if isinstance(ids, (list, tuple)) and all(type(i) is int and -count <= i < count for i in ids):
+            return torch.tensor(ids, dtype=torch.long, device=self.device), len(ids)
+        raise ValueError(
+            f"{self.name}.{what} is {ids!r}; give None, a slice, or indices from 0 to {count - 1} as a 1-D LongTensor."
+        )
+
+    def _look(
+        self, value: torch.Tensor, env_mask: torch.Tensor | None, what: str, at_least: float = -torch.inf
+    ) -> None:
+        """Where looking costs nothing: are the chosen rows of ``value`` (E, n) finite and large enough?"""
+        if not self._engine.looks:
+            return
+        bad = ~((value >= at_least) & torch.isfinite(value)).all(dim=1)
+        if env_mask is not None:
+            bad = bad & env_mask
+        if bool(bad.any()):
+            which = bad.nonzero().flatten().tolist()[:8]
+            kind = "finite numbers" if at_least == -torch.inf else f"numbers, {at_least:g} or more"
+            raise ValueError(f"{self.name}.{what}: {kind} are needed; wrong in environments {which}.")
+
     def write_root_pose(self, pose: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
-        """Set the root pose, (E, 7): position [m] and quaternion (x, y, z, w), world frame."""
+        """Set the root pose, (E, 7): position [m] and quaternion (x, y, z, w), world frame.
+
+        Quaternions are brought to length 1. Of a root that hangs on a joint to the world it is the pose at
+        joint position zero.
+
+        Raises:
+            ValueError: A wrong shape or mask; on the CPU also numbers that are not finite, or a quaternion 0.
+        """
+        what = "write_root_pose"
+        pose, mask = self._rows(pose, 7, what), self._mask(env_mask, what)
+        size = pose[:, 3:].norm(dim=1, keepdim=True)
+        self._look(pose[:, :3], mask, f"{what}: position")
+        self._look(size, mask, f"{what}: length of the quaternion", at_least=1e-6)
+        quat = torch.where((size - 1.0).abs() < 1e-5, pose[:, 3:], pose[:, 3:] / size)
         self._root_moved = True
-        self._engine.write_root_pose(self.path, self._rows(pose, 7, "write_root_pose"), env_mask)
+        self._engine.write_root_pose(self.path, torch.cat((pose[:, :3], quat), dim=1), mask)
 
     def write_root_velocity(self, vel: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
         """Set the root velocity, (E, 6): linear [m/s] and angular [rad/s], world frame, of the root's origin."""
-        self._engine.write_root_velocity(self.path, self._rows(vel, 6, "write_root_velocity"), env_mask)
+        what = "write_root_velocity"
+        if self._state.fixed_base:
+            raise ValueError(
+                f"{self.name}.{what}: the root is fixed to the world; it has no velocity to write."
+            )
+        self._engine.write_root_velocity(self.path, self._rows(vel, 6, what), self._mask(env_mask, what))
 
     def set_external_wrench(
         self,
@@ -256,32 +316,58 @@ class Asset:
         """Apply a force [N] (at the centre of mass) and torque [N·m], world frame, until changed or reset.
 
         Args:
-            force, torque: (E, 3) on the root, or (E, n, 3) on ``body_ids``.
+            force, torque: (E, n, 3) on ``body_ids``, or (E, 3) on each of them.
             body_ids: a slice or index tensor; None: the root for (E, 3), all bodies for (E, B, 3).
             env_mask: chosen environments (E,) bool; None: all.
+
+        Raises:
+            ValueError: A wrong shape, index or mask.
         """
-        ids: slice | torch.Tensor = slice(None) if body_ids is None else body_ids
-        if force.dim() < 3 and body_ids is None:
-            ids, force, torque = slice(0, 1), force.unsqueeze(-2), torque.unsqueeze(-2)
-        for held, value in ((self._state.external_force, force), (self._state.external_torque, torque)):
-            if env_mask is not None:
-                value = torch.where(env_mask.view(-1, 1, 1), value, held[:, ids])
-            held[:, ids] = value
+        what = "set_external_wrench"
+        parts = [self._tensor(force, f"{what}: force"), self._tensor(torque, f"{what}: torque")]
+        if body_ids is None and all(p.dim() < 3 for p in parts):
+            body_ids = slice(0, 1)
+        ids, count = self._ids(body_ids, self.num_bodies, f"{what}: body_ids")
+        mask = self._mask(env_mask, what)
+        held = (self._state.external_force, self._state.external_torque)
+        for i, value in enumerate(parts):
+            try:
+                parts[i] = (value if value.dim() > 2 else value.unsqueeze(-2)).expand(self.num_envs, count, 3)
+            except RuntimeError:
+                raise ValueError(
+                    f"{self.name}.{what}: the shape of the {('force', 'torque')[i]} is {tuple(value.shape)}; "
+                    f"({self.num_envs}, 3) or ({self.num_envs}, {count}, 3) is needed."
+                ) from None
+        for buffer, value in zip(held, parts):
+            if mask is not None:
+                value = torch.where(mask.view(-1, 1, 1), value, buffer[:, ids])
+            buffer[:, ids] = value
 
     def write_body_mass(self, mass: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
-        """Set masses, (E, B) [kg]; inertia tensors scale along."""
-        self._engine.write_body_mass(
-            self.path, self._rows(mass, self.num_bodies, "write_body_mass"), env_mask
-        )
+        """Set masses, (E, B) [kg]; inertia tensors scale along.
+
+        Raises:
+            ValueError: A wrong shape or mask; on the CPU also masses that are not finite and positive.
+        """
+        what = "write_body_mass"
+        mass, mask = self._rows(mass, self.num_bodies, what), self._mask(env_mask, what)
+        self._look(torch.where(self._state.body_mass > 0, mass, 1.0), mask, what, at_least=1e-9)
+        self._engine.write_body_mass(self.path, mass, mask)
 
     def write_friction(self, friction: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
-        """Set the sliding friction coefficient of every body's shapes, (E, B) or (E, 1)."""
-        self._engine.write_friction(
-            self.path, self._rows(friction, self.num_bodies, "write_friction"), env_mask
-        )
+        """Set the sliding friction coefficient of every body's shapes, (E, B) or (E, 1).
+
+        Raises:
+            ValueError: A wrong shape or mask; on the CPU also coefficients that are not finite or negative.
+        """
+        what = "write_friction"
+        friction, mask = self._rows(friction, self.num_bodies, what), self._mask(env_mask, what)
+        self._look(friction, mask, what, at_least=0.0)
+        self._engine.write_friction(self.path, friction, mask)
 
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
         """Default root state, no external wrench, for the chosen environments."""
+        self._mask(env_mask, "reset")
         # A fixed root that was never moved is where it belongs; moving it costs the engine an update.
         if not self._state.fixed_base or self._root_moved:
             self.write_root_pose(self.data.default_root_pose, env_mask)

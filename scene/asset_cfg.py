@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from forcelab.physics import checks
+
 from .spawn_cfg import MjcfCfg, Quat, Vec3
 
 
@@ -73,6 +75,17 @@ class AssetCfg:
     init_ang_vel: Vec3 = (0.0, 0.0, 0.0)
 
 
+def root_pose(cfg: AssetCfg, what: str, pos: Vec3, rot: Quat) -> tuple[Vec3, Quat]:
+    """The configured root pose, with ``pos`` and ``rot`` where None; the quaternion has length 1.
+
+    Raises:
+        ValueError: One of them is no position or quaternion.
+    """
+    given = checks.vector(pos if cfg.init_pos is None else cfg.init_pos, 3, f"{what}.init_pos")
+    turned = checks.quaternion(rot if cfg.init_rot is None else cfg.init_rot, f"{what}.init_rot")
+    return given, turned  # type: ignore[return-value]
+
+
 @dataclass
 class RigidObjectCfg(AssetCfg):
     """One body of one shape, or of several given as a list (``fixed`` if any part is)."""
@@ -84,9 +97,11 @@ class ArticulationCfg(AssetCfg):
 
     Attributes:
         spawn: an :class:`MjcfCfg`.
-        init_joint_pos, init_joint_vel: default joint state by joint expression [rad], [rad/s].
+        init_joint_pos, init_joint_vel: default joint state by joint expression [rad], [rad/s]; positions
+            within the joints' limits.
         actuators: actuator models by name; joints that none covers are passive.
-        fixed_base: weld the root to the world (True) or free it (False); None: as in the file.
+        fixed_base: weld the root to the world (True) or free it (False); None: as in the file, the only
+            choice for a root that hangs on a hinge or slide. Its root pose is that at joint position zero.
         self_collisions: bodies of the robot collide with each other.
         friction: sliding friction of all its shapes; None: the file's.
         soft_joint_pos_limit_factor: the soft limits are the limits shrunk by this about their middle.

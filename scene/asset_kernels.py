@@ -18,6 +18,7 @@ def actuate(
     damping: wp.array2d(dtype=float),
     effort_limit: wp.array(dtype=float),
     is_explicit: wp.array(dtype=int),
+    engine_limits_sum: int,
     delay: wp.array2d(dtype=int),
     ring: wp.array4d(dtype=float),
     age: wp.array(dtype=int),
@@ -44,14 +45,19 @@ def actuate(
             p = ring[at, e, j, 0]
             v = ring[at, e, j, 1]
             f = ring[at, e, j, 2]
-        torque = stiffness[e, j] * (p - pos[e, j]) + damping[e, j] * (v - vel[e, j]) + f
-        limited = wp.clamp(torque, -effort_limit[j], effort_limit[j])
+        limit = effort_limit[j]
+        drive = stiffness[e, j] * (p - pos[e, j]) + damping[e, j] * (v - vel[e, j])
+        torque = drive + f
+        limited = wp.clamp(torque, -limit, limit)
         computed[e, j] = torque
         applied[e, j] = limited
         pos_command[e, j] = p
         vel_command[e, j] = v
         if is_explicit[j] == 1:
             effort_command[e, j] = limited
+        elif engine_limits_sum == 0 and (wp.abs(torque) > limit or wp.abs(drive) > limit):
+            # The engine limits its drive alone; what is added to it keeps the sum within the limit.
+            effort_command[e, j] = limited - wp.clamp(drive, -limit, limit)
         else:
             effort_command[e, j] = f
     age[e] = now + 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from forcelab.physics.errors import near
@@ -96,8 +96,9 @@ class CollectionCfg:
                 if name in annotations:
                     bare_from(order.index(name) + 1)
         for name, value in declared.items():
-            if name in _RESERVED:
-                raise TypeError(f"{cls.__name__}.{name}: the name is taken by a method of CollectionCfg")
+            owner = _method_owner(cls.__mro__[1:], name)
+            if owner is not None:
+                raise TypeError(f"{cls.__name__}.{name}: the name is taken by a method of {owner.__name__}")
             setattr(cls, name, _Entry(name, value))
         defaults.update(declared)
         cls._declared = declared  # type: ignore[attr-defined]
@@ -124,7 +125,7 @@ class CollectionCfg:
             post_init()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _RESERVED:
+        if _method_owner(type(self).__mro__, name) is not None:
             raise AttributeError(f"{type(self).__name__}.{name}: the name is taken by a method")
         super().__setattr__(name, value)
 
@@ -177,7 +178,15 @@ class CollectionCfg:
         return f"{type(self).__name__}({inside})"
 
 
-_RESERVED = frozenset({"items", "replace"})
+def _method_owner(classes: Iterable[type], name: str) -> type | None:
+    """The first class with a method or property of that name, unless an entry hides it."""
+    for cls in classes:
+        found = cls.__dict__.get(name)
+        if isinstance(found, _Entry):
+            return None
+        if inspect.isroutine(found) or isinstance(found, (property, staticmethod, classmethod)):
+            return cls
+    return None
 
 
 def class_fields(cls: type[CollectionCfg]) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from forcelab.physics import checks
 from forcelab.physics.description import IDENTITY, RigidBodyDesc, SceneDesc, ShapeDesc, StaticDesc
 from forcelab.physics.engine import Engine
 from forcelab.physics.errors import near
@@ -20,10 +22,14 @@ from forcelab.sensors.sensor_base import SensorBase, SensorBaseCfg, SensorWorld
 
 from .articulation import Articulation, describe
 from .asset import Asset
-from .asset_cfg import ArticulationCfg, RigidObjectCfg
+from .asset_cfg import ArticulationCfg, RigidObjectCfg, root_pose
 from .rigid_object import RigidObject
 from .scene_cfg import InteractiveSceneCfg
-from .spawn_cfg import MjcfCfg, PlaneCfg, ShapeCfg
+from .spawn_cfg import MjcfCfg, PlaneCfg, ShapeCfg, rgba
+
+_STATIC_PATH = re.compile(r"/World(/[\w-]+)+")
+# Beyond this float32 positions resolve less than a tenth of a millimetre.
+_FAR = 1000.0
 
 
 def grid_origins(num_envs: int, spacing: float) -> np.ndarray:
@@ -53,7 +59,11 @@ def check_device(device: str | torch.device) -> torch.device:
         return torch.device("cuda", index)
     if found.type != "cpu":
         raise ValueError(f"device is {str(device)!r}; 'cpu' and 'cuda:<i>' are supported.")
-    return found
+    return torch.device("cpu")  # torch takes "cpu:1" for another device
+
+
+def _closed() -> None:
+    raise RuntimeError("This scene is closed.")
 
 
 class InteractiveScene:
@@ -69,16 +79,26 @@ class InteractiveScene:
     """
 
     def __init__(self, cfg: InteractiveSceneCfg, physics: PhysicsCfg, device: str | torch.device = "cpu"):
-        if isinstance(cfg.num_envs, bool) or not isinstance(cfg.num_envs, int) or cfg.num_envs < 1:
-            raise ValueError(f"scene.num_envs is {cfg.num_envs!r}; it must be a positive integer.")
-        if not (math.isfinite(cfg.env_spacing) and cfg.env_spacing >= 0):
-            raise ValueError(f"scene.env_spacing is {cfg.env_spacing!r}; it must be zero or positive [m].")
+        if not isinstance(cfg, InteractiveSceneCfg):
+            raise TypeError(f"scene is a {type(cfg).__name__}; it must be an InteractiveSceneCfg.")
+        if not isinstance(physics, PhysicsCfg):
+            raise TypeError(f"physics is {physics!r}; it must be a NewtonCfg or an OvPhysxCfg.")
+        self.num_envs = checks.whole(cfg.num_envs, "scene.num_envs", at_least=1)
+        spacing = checks.number(cfg.env_spacing, "scene.env_spacing", at_least=0.0, unit="m")
         physics.validate()
         self._overflow_told = False
         self.cfg = cfg
         self.device = check_device(device)
-        self.num_envs = cfg.num_envs
-        origins = grid_origins(cfg.num_envs, cfg.env_spacing)
+        origins = grid_origins(self.num_envs, spacing)
+        reach = float(np.abs(origins).max())
+        if reach > _FAR:
+            warnings.warn(
+                f"scene.env_spacing={spacing:g} puts environments {reach:g} m from the world's origin, where float32 "
+                f"positions come in steps of {float(np.spacing(np.float32(reach))):.1g} m. Environments never touch "
+                "one another: a few metres are enough.",
+                UserWarning,
+                stacklevel=2,
+            )
         articulations, bodies, statics = [], [], []
         models: dict[str, Any] = {}
         paths: dict[str, str] = {}
@@ -92,14 +112,7 @@ class InteractiveScene:
                 paths[name] = self._path(name, entity.prim_path, paths)
                 bodies.append((name, self._describe_body(name, entity, paths[name])))
             elif isinstance(entity, PlaneCfg):
-                if not entity.prim_path.startswith("/World/") or "env_" in entity.prim_path:
-                    raise ValueError(
-                        f"scene.{name}.prim_path is {entity.prim_path!r}; a plane is shared by all environments: "
-                        "use a path such as '/World/ground'."
-                    )
-                color: Any = None if entity.color is None else (*entity.color, 1.0)[:4]
-                shape = ShapeDesc("plane", friction=entity.friction, rgba=color)
-                statics.append(StaticDesc(entity.prim_path, (shape,), entity.init_pos, entity.init_rot))
+                statics.append(self._describe_plane(name, entity, [s.path for s in statics]))
             elif isinstance(entity, SensorBaseCfg):
                 sensors[name] = entity
             else:
@@ -107,39 +120,52 @@ class InteractiveScene:
                     f"scene.{name} is a {type(entity).__name__}; a scene holds ArticulationCfg, RigidObjectCfg, "
                     "PlaneCfg and sensor configurations."
                 )
+        if not articulations and not bodies:
+            raise ValueError(
+                "The scene holds no robot and no object; add an ArticulationCfg or a RigidObjectCfg to it."
+            )
         desc = SceneDesc(
-            cfg.num_envs,
+            self.num_envs,
             origins,
             tuple(d for _, d in articulations),
             tuple(d for _, d in bodies),
             tuple(statics),
         )
         self.engine: Engine = physics.create(desc, str(self.device))
+        try:
+            self._build(articulations, bodies, [s.path for s in statics], sensors, paths, models)
+        except BaseException:
+            self.close()
+            raise
+
+    # ------------------------------------------------------------------ building
+    def _build(
+        self,
+        articulations: list[Any],
+        bodies: list[Any],
+        statics: list[str],
+        sensors: dict[str, SensorBaseCfg],
+        paths: dict[str, str],
+        models: dict[str, Any],
+    ) -> None:
+        cfg, origins = self.cfg, self.engine.desc.env_origins
         #: (E, 3) origins of the environments [m], world frame.
         self.env_origins = torch.as_tensor(origins, device=self.device)
-        self.body_index = BodyIndex(
-            self.engine.body_paths, self.engine.body_tree_paths, [s.path for s in statics]
-        )
+        self.body_index = BodyIndex(self.engine.body_paths, self.engine.body_tree_paths, statics)
         #: Entities by name.
         self.articulations: dict[str, Articulation] = {}
         self.rigid_objects: dict[str, RigidObject] = {}
         self.sensors: dict[str, SensorBase] = {}
         for name, articulation in articulations:
-            entity: Any = cfg.entities()[name]
-            root = self._default_root(articulation.pos, articulation.quat, entity)
+            given: Any = cfg.entities()[name]
+            root = self._default_root(name, articulation.pos, articulation.quat, given)
             self.articulations[name] = Articulation(
-                name,
-                entity,
-                self.engine,
-                paths[name],
-                self._sync,
-                root,
-                models[name],  # type: ignore[arg-type]
+                name, given, self.engine, paths[name], self._sync, root, models[name]
             )
         for name, body in bodies:
-            entity = cfg.entities()[name]
-            root = self._default_root(body.pos, body.quat, entity)
-            self.rigid_objects[name] = RigidObject(name, entity, self.engine, paths[name], self._sync, root)  # type: ignore[arg-type]
+            given = cfg.entities()[name]
+            root = self._default_root(name, body.pos, body.quat, given)
+            self.rigid_objects[name] = RigidObject(name, given, self.engine, paths[name], self._sync, root)
         self._assets: list[Asset] = [*self.articulations.values(), *self.rigid_objects.values()]
         world = SensorWorld(self.engine, self.body_index, {a.path: a.name for a in self._assets})
         for name, sensor in sensors.items():
@@ -151,7 +177,6 @@ class InteractiveScene:
         self._launch_derive = self.engine.compile(self._derive_work)
         self.reset()
 
-    # ------------------------------------------------------------------ building
     @staticmethod
     def _path(name: str, prim_path: str, taken: dict[str, str]) -> str:
         path = in_environment(prim_path, f"scene.{name}.prim_path")
@@ -178,16 +203,30 @@ class InteractiveScene:
                 )
         if not parts:
             raise ValueError(f"{what} is an empty list; a body needs at least one shape.")
-        return RigidBodyDesc(
-            path,
-            tuple(p.describe(what) for p in parts),
-            cfg.init_pos or (0.0, 0.0, 0.0),
-            cfg.init_rot or IDENTITY,
-            any(p.fixed for p in parts),
-        )
+        pos, rot = root_pose(cfg, f"scene.{name}", (0.0, 0.0, 0.0), IDENTITY)
+        where = [what] if len(parts) == 1 else [f"{what}[{i}]" for i in range(len(parts))]
+        shapes = tuple(p.describe(at) for p, at in zip(parts, where))
+        return RigidBodyDesc(path, shapes, pos, rot, any(p.fixed for p in parts))
 
-    def _default_root(self, pos: Any, quat: Any, cfg: Any) -> torch.Tensor:
-        row = torch.tensor([*pos, *quat, *cfg.init_lin_vel, *cfg.init_ang_vel], dtype=torch.float32)
+    @staticmethod
+    def _describe_plane(name: str, cfg: PlaneCfg, taken: list[str]) -> StaticDesc:
+        what, path = f"scene.{name}", cfg.prim_path
+        if not isinstance(path, str) or not _STATIC_PATH.fullmatch(path) or path.startswith("/World/envs"):
+            raise ValueError(
+                f"{what}.prim_path is {path!r}; a plane is shared by all environments: use a path such as "
+                "'/World/ground'."
+            )
+        if path in taken:
+            raise ValueError(f"{what}.prim_path {path!r} is that of another plane; give each its own.")
+        friction = checks.number(cfg.friction, f"{what}.friction", at_least=0.0)
+        shape = ShapeDesc("plane", friction=friction, rgba=rgba(cfg.color, f"{what}.color"))
+        pos: Any = checks.vector(cfg.init_pos, 3, f"{what}.init_pos")
+        return StaticDesc(path, (shape,), pos, checks.quaternion(cfg.init_rot, f"{what}.init_rot"))
+
+    def _default_root(self, name: str, pos: Any, quat: Any, cfg: Any) -> torch.Tensor:
+        lin = checks.vector(cfg.init_lin_vel, 3, f"scene.{name}.init_lin_vel")
+        ang = checks.vector(cfg.init_ang_vel, 3, f"scene.{name}.init_ang_vel")
+        row = torch.tensor([*pos, *quat, *lin, *ang], dtype=torch.float32)
         root = row.to(self.device).repeat(self.num_envs, 1)
         root[:, :3] += self.env_origins
         return root
@@ -254,11 +293,7 @@ class InteractiveScene:
 
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
         """Default states and cleared sensors for the chosen environments (E,) bool; None: all."""
-        if env_mask is not None and (env_mask.dtype != torch.bool or env_mask.shape != (self.num_envs,)):
-            raise ValueError(
-                f"env_mask has dtype {env_mask.dtype} and shape {tuple(env_mask.shape)}; "
-                f"a bool tensor of shape ({self.num_envs},) is needed."
-            )
+        checks.env_mask(env_mask, self.num_envs, self.device, "scene.reset: env_mask")
         for asset in self._assets:
             asset.reset(env_mask)
         self.engine.reset(env_mask)
@@ -285,5 +320,6 @@ class InteractiveScene:
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def close(self) -> None:
-        """Free the engine. Safe to call twice."""
+        """Free the engine. Safe to call twice. Stepping or resetting afterwards is a RuntimeError."""
+        self._launch_step = self._launch_derive = _closed
         self.engine.close()

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forcelab.physics import checks
 from forcelab.physics.description import IDENTITY, ShapeDesc
 from forcelab.physics.errors import near
 
@@ -18,9 +18,12 @@ Vec3 = tuple[float, float, float]
 Quat = tuple[float, float, float, float]
 
 
-def _positive(values: Sequence[float], what: str) -> None:
-    if not all(isinstance(v, (int, float)) and math.isfinite(v) and v > 0 for v in values):
-        raise ValueError(f"{what} is {values!r}; every number must be finite and positive.")
+def rgba(color: Any, what: str) -> Any:
+    """(r, g, b) or (r, g, b, a) as (r, g, b, a); None stays None."""
+    if color is None:
+        return None
+    count = 4 if isinstance(color, Iterable) and len(list(color)) == 4 else 3
+    return (*checks.vector(color, count, what), 1.0)[:4]
 
 
 @dataclass
@@ -49,33 +52,33 @@ class ShapeCfg:
 
     kind = ""
 
-    def _size(self) -> tuple[float, ...]:
+    def _size(self, what: str) -> tuple[float, ...]:
         raise NotImplementedError
 
     def describe(self, what: str) -> ShapeDesc:
         """The neutral description; ``what`` names the entity in errors."""
-        size = self._size()
-        if size:
-            _positive(size, f"{what}: size of {type(self).__name__}")
         if self.mass is not None:
-            _positive((self.mass,), f"{what}: mass of {type(self).__name__}")
-        if not (math.isfinite(self.friction) and self.friction >= 0):
-            raise ValueError(f"{what}: friction is {self.friction!r}; it must be zero or positive.")
-        rgba: Any = None if self.color is None else (*self.color, 1.0)[:4]
+            checks.number(self.mass, f"{what}.mass", above=0.0, unit="kg")
+        if self.name is not None and (not isinstance(self.name, str) or not self.name or "/" in self.name):
+            raise ValueError(f"{what}.name is {self.name!r}; it must be a plain name, without '/'.")
+        checks.flag(self.fixed, f"{what}.fixed")
         return ShapeDesc(
             self.kind,
-            tuple(float(v) for v in size),
-            tuple(self.pos),
-            tuple(self.rot),
-            float(self.friction),
+            self._size(what),
+            checks.vector(self.pos, 3, f"{what}.pos"),  # type: ignore[arg-type]
+            checks.quaternion(self.rot, f"{what}.rot"),
+            checks.number(self.friction, f"{what}.friction", at_least=0.0),
             self.mass,
-            self.density,
-            rgba,
+            checks.number(self.density, f"{what}.density", at_least=0.0, unit="kg/m³"),
+            rgba(self.color, f"{what}.color"),
             self.name,
-            *self._mesh(),
+            *self._mesh(what),
         )
 
-    def _mesh(self) -> tuple[Any, Any]:
+    def _length(self, field: str, what: str) -> float:
+        return checks.number(getattr(self, field), f"{what}.{field}", above=0.0, unit="m")
+
+    def _mesh(self, what: str) -> tuple[Any, Any]:
         return None, None
 
 
@@ -86,8 +89,9 @@ class CuboidCfg(ShapeCfg):
     size: Vec3 = (1.0, 1.0, 1.0)
     kind = "box"
 
-    def _size(self) -> tuple[float, ...]:
-        return tuple(self.size)
+    def _size(self, what: str) -> tuple[float, ...]:
+        size = checks.vector(self.size, 3, f"{what}.size")
+        return tuple(checks.number(v, f"{what}.size[{i}]", above=0.0, unit="m") for i, v in enumerate(size))
 
 
 @dataclass
@@ -97,8 +101,8 @@ class SphereCfg(ShapeCfg):
     radius: float = 0.5
     kind = "sphere"
 
-    def _size(self) -> tuple[float, ...]:
-        return (self.radius,)
+    def _size(self, what: str) -> tuple[float, ...]:
+        return (self._length("radius", what),)
 
 
 @dataclass
@@ -109,8 +113,8 @@ class CylinderCfg(ShapeCfg):
     height: float = 1.0
     kind = "cylinder"
 
-    def _size(self) -> tuple[float, ...]:
-        return (self.radius, self.height)
+    def _size(self, what: str) -> tuple[float, ...]:
+        return (self._length("radius", what), self._length("height", what))
 
 
 @dataclass
@@ -121,8 +125,8 @@ class CapsuleCfg(ShapeCfg):
     height: float = 1.0
     kind = "capsule"
 
-    def _size(self) -> tuple[float, ...]:
-        return (self.radius, self.height)
+    def _size(self, what: str) -> tuple[float, ...]:
+        return (self._length("radius", what), self._length("height", what))
 
 
 @dataclass
@@ -133,15 +137,26 @@ class MeshCfg(ShapeCfg):
     faces: Any = None
     kind = "mesh"
 
-    def _size(self) -> tuple[float, ...]:
+    def _size(self, what: str) -> tuple[float, ...]:
         return ()
 
-    def _mesh(self) -> tuple[Any, Any]:
+    def _mesh(self, what: str) -> tuple[Any, Any]:
         import numpy as np
 
         if self.vertices is None or self.faces is None:
-            raise ValueError("MeshCfg needs vertices (n, 3) and faces (m, 3).")
-        return np.asarray(self.vertices, dtype=np.float32), np.asarray(self.faces, dtype=np.int32)
+            raise ValueError(f"{what}: MeshCfg needs vertices (n, 3) and faces (m, 3).")
+        vertices = np.asarray(self.vertices, dtype=np.float32)
+        faces = np.asarray(self.faces, dtype=np.int32)
+        if vertices.ndim != 2 or vertices.shape[1] != 3 or not np.isfinite(vertices).all():
+            raise ValueError(f"{what}.vertices has shape {vertices.shape}; (n, 3) finite numbers are needed.")
+        faces = faces.reshape(-1, 3) if faces.ndim == 1 and faces.size % 3 == 0 else faces
+        if faces.ndim != 2 or faces.shape[1] != 3:
+            raise ValueError(f"{what}.faces has shape {faces.shape}; (m, 3) is needed.")
+        if faces.size and not (faces.min() >= 0 and faces.max() < len(vertices)):
+            raise ValueError(
+                f"{what}.faces has vertex {int(faces.max())}, but there are {len(vertices)} vertices."
+            )
+        return vertices, faces
 
 
 @dataclass

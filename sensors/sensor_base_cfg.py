@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from forcelab.physics import checks
 
 if TYPE_CHECKING:
     from .sensor_base import SensorBase, SensorWorld
@@ -27,9 +28,8 @@ class SensorBaseCfg:
 
     def check(self, name: str) -> None:
         """Raise ValueError for values that no scene can use."""
-        p = self.update_period
-        if isinstance(p, bool) or not isinstance(p, (int, float)) or not math.isfinite(p) or p < 0:
-            raise ValueError(f"scene.{name}.update_period is {p!r}; it must be zero or positive [s].")
+        checks.number(self.update_period, f"scene.{name}.update_period", at_least=0.0, unit="s")
+        checks.flag(self.debug_vis, f"scene.{name}.debug_vis")
 
     def create(self, name: str, world: SensorWorld) -> SensorBase:
         """Make the sensor for a scene."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 import warp as wp
 
+from forcelab.physics import checks
 from forcelab.physics.array import Array
 from forcelab.physics.engine import ContactQuery
 from forcelab.physics.paths import ENV_REGEX_NS, find_names
@@ -151,6 +152,7 @@ class ContactSensor(SensorBase):
         )
 
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
+        checks.env_mask(env_mask, self.num_envs, self.device, f"sensor {self.name!r}: env_mask")
         mask = self._all if env_mask is None else env_mask
         with self._engine.stream():
             wp.launch(
@@ -167,8 +169,8 @@ class ContactSensor(SensorBase):
             raise RuntimeError(
                 f"Sensor {self.name!r}: first-contact flags need track_air_time=True in its configuration."
             )
-        interval = self.cfg.update_period or self._engine.dt
-        count = round(dt / interval)
+        interval = max(self.cfg.update_period, self._engine.dt)
+        count = round(checks.number(dt, f"Sensor {self.name!r}: dt", unit="s") / interval)
         if count < 1 or abs(dt / interval - count) > 1e-3 * max(1, count):
             raise ValueError(
                 f"Sensor {self.name!r}: dt is {dt!r} s; it must be a multiple of the sample interval {interval:g} s."

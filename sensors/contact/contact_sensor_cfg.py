@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from forcelab.physics import checks
 
 from ..sensor_base_cfg import SensorBaseCfg
 
 if TYPE_CHECKING:
     from ..sensor_base import SensorWorld
     from .contact_sensor import ContactSensor
+
+
+# Histories are copied at every sample and kept for every environment.
+_LONGEST_HISTORY = 10_000
 
 
 @dataclass
@@ -49,18 +54,22 @@ class ContactSensorCfg(SensorBaseCfg):
 
     def check(self, name: str) -> None:
         super().check(name)
-        t = self.force_threshold
-        if isinstance(t, bool) or not isinstance(t, (int, float)) or not math.isfinite(t) or t < 0:
-            raise ValueError(
-                f"scene.{name}.force_threshold is {t!r}; it must be a number of newtons, zero or positive."
-            )
+        checks.number(self.force_threshold, f"scene.{name}.force_threshold", at_least=0.0, unit="N")
         for key in ("history_length", "contact_debounce"):
-            v = getattr(self, key)
-            if isinstance(v, bool) or not isinstance(v, int) or v < 0:
-                raise ValueError(f"scene.{name}.{key} is {v!r}; it must be zero or a positive integer.")
+            checks.whole(getattr(self, key), f"scene.{name}.{key}")
+        if self.history_length > _LONGEST_HISTORY:
+            raise ValueError(
+                f"scene.{name}.history_length is {self.history_length}; it must be at most {_LONGEST_HISTORY}."
+            )
+        if self.max_contact_data_count_per_prim is not None:
+            checks.whole(
+                self.max_contact_data_count_per_prim, f"scene.{name}.max_contact_data_count_per_prim"
+            )
+        for key in ("track_pose", "track_contact_points", "track_friction_forces", "track_air_time"):
+            checks.flag(getattr(self, key), f"scene.{name}.{key}")
         for key in ("filter_prim_paths_expr", "sensor_shape_prim_expr", "filter_shape_prim_expr"):
             v = getattr(self, key)
-            if isinstance(v, str) or not all(isinstance(p, str) for p in v):
+            if not isinstance(v, (list, tuple)) or not all(isinstance(p, str) for p in v):
                 raise ValueError(f"scene.{name}.{key} is {v!r}; it must be a list of path expressions.")
         if self.filter_shape_prim_expr and self.filter_prim_paths_expr:
             raise ValueError(

@@ -55,8 +55,9 @@ class NoWaiting(TorchDispatchMode):
 
 
 @pytest.fixture
-def env(quadruped: Any) -> Any:
+def env(quadruped: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     e = quadruped
+    monkeypatch.setattr(e.scene.engine, "looks", False)  # as on CUDA
     e.command_manager = CommandManager(
         {
             "base_velocity": mdp.UniformVelocityCommandCfg(

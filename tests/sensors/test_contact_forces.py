@@ -290,12 +290,12 @@ def test_too_small_a_capacity_is_told_once_with_the_size_needed(how):
     cfg.cube.init_pos = (0.0, 0.0, 0.4)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        scene = InteractiveScene(
-            cfg, NewtonCfg(contact_capacity=5, constraint_capacity=200, on_overflow=how)
-        )
+        scene = InteractiveScene(cfg, NewtonCfg(contact_capacity=5, constraint_capacity=200, on_overflow=how))
         assert not told
         if how == "raise":
-            with pytest.raises(RuntimeError, match=r"physics.contact_capacity: 5 per environment, needed (\d+)"):
+            with pytest.raises(
+                RuntimeError, match=r"physics.contact_capacity: 5 per environment, needed (\d+)"
+            ):
                 settle(scene, 100)
         else:
             settle(scene, 100)

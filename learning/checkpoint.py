@@ -233,9 +233,10 @@ def _read(path: str | os.PathLike[str], map_location: Any) -> Any:
         return torch.load(path, map_location=map_location, weights_only=True)
     except Exception as error:
         # A damaged file can make the unpickler raise anything.
+        others = [p.name for _, p in list_checkpoints(path.parent) if p != path]
+        instead = f" Others beside it: {', '.join(others[-3:])}." if others else ""
         raise CheckpointError(
-            f"Cannot read checkpoint {str(path)!r}: it is damaged or no checkpoint ({type(error).__name__}: "
-            f"{(str(error).splitlines() or [''])[0][:160]})."
+            f"Cannot read checkpoint {str(path)!r}: it is damaged or no checkpoint ({type(error).__name__}).{instead}"
         ) from None
 
 

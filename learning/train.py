@@ -243,7 +243,9 @@ def _check_numbers(agent: Any) -> None:
     for model in ("actor", "critic"):
         widths = getattr(agent, model).hidden_dims
         if not all(isinstance(w, int) and w > 0 for w in widths):
-            raise ValueError(f"agent.{model}.hidden_dims must be whole numbers of at least 1, found {widths!r}.")
+            raise ValueError(
+                f"agent.{model}.hidden_dims must be whole numbers of at least 1, found {widths!r}."
+            )
 
 
 def _run_dir(source: Path | None, log_root: Path, agent: Any, ranks: Ranks) -> Path:

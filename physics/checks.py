@@ -50,7 +50,7 @@ def whole(value: Any, what: str, at_least: int = 0) -> int:
     Raises:
         ValueError: It is no whole number (bool is none), or too small.
     """
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= at_least:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= at_least:
         return int(value)
     raise ValueError(f"{what} is {value!r}; it must be a whole number, {at_least} or more.")
 

@@ -99,7 +99,8 @@ class InteractiveScene:
                 UserWarning,
                 stacklevel=2,
             )
-        articulations, bodies, statics = [], [], []
+        articulations, bodies = [], []
+        statics: list[StaticDesc] = []
         models: dict[str, Any] = {}
         paths: dict[str, str] = {}
         sensors: dict[str, SensorBaseCfg] = {}

@@ -169,6 +169,35 @@ def test_reset_clears_only_the_chosen_environment(blocks):
     assert near(blocks["on_top"].data.net_forces_w[[0, 2], 0, 2], 2 * G, 0.05)
 
 
+def test_reset_clears_every_buffer_of_the_chosen_environment_only(blocks):
+    """Forces, matrices, timers and all their histories; the others' bit for bit."""
+    blocks.reset()
+    settle(blocks, 60)
+    mask = torch.tensor([True, False, False])
+
+    def buffers() -> dict[str, torch.Tensor]:
+        return {
+            f"{name}.{field}": value.torch.clone()
+            for name, sensor in blocks.sensors.items()
+            for field, value in vars(sensor.data).items()
+            if isinstance(value, torch.Tensor)
+        }
+
+    before = buffers()
+    assert {n.rpartition(".")[2] for n in before} >= {
+        f"{base}{end}"
+        for base in ("net_normal_forces_w", "net_friction_forces_w", "net_forces_w", "force_matrix_w")
+        for end in ("", "_history")
+    }
+    assert sum(bool(v[0].any()) for v in before.values()) > 10
+    blocks.reset(mask)
+    for _ in range(2):
+        for name, after in buffers().items():
+            assert not after[0].any(), name
+            assert torch.equal(after[1:], before[name][1:]), name
+        blocks.body_poses()  # reading on changes nothing
+
+
 class HistoryCfg(InteractiveSceneCfg):
     ground = PlaneCfg()
     cube = box("Cube", (0, 0, 0.1), mass=2.0)

@@ -11,6 +11,8 @@ from typing import Any, TextIO
 
 import torch
 
+from forcelab.physics import checks
+
 from .inference import open_rollout, velocity_command
 
 
@@ -63,6 +65,8 @@ def play(
         ValueError: ``command`` or ``plot`` for a task that has no velocity command or contact sensor.
     """
     out = sys.stdout if stream is None else stream
+    if duration is not None:
+        checks.number(duration, "duration", above=0.0, unit="s")
     rollout = open_rollout(
         composed,
         checkpoint,

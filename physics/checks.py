@@ -44,14 +44,16 @@ def number(
     raise ValueError(f"{what} is {value!r}; it must be {kind}{f' [{unit}]' if unit else ''}.")
 
 
-def whole(value: Any, what: str, at_least: int = 0) -> int:
+def whole(value: Any, what: str, at_least: int = 0, at_most: int | None = None) -> int:
     """``value`` as an int.
 
     Raises:
-        ValueError: It is no whole number (bool is none), or too small.
+        ValueError: It is no whole number (bool is none), or too small or large.
     """
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= at_least:
-        return int(value)
+        if at_most is None or int(value) <= at_most:
+            return int(value)
+        raise ValueError(f"{what} is {value!r}; it must be at most {at_most}.")
     raise ValueError(f"{what} is {value!r}; it must be a whole number, {at_least} or more.")
 
 

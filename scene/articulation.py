@@ -159,11 +159,9 @@ def describe(name: str, cfg: ArticulationCfg, path: str) -> tuple[ArticulationDe
         values = {field: _per_joint(actuator, field, names, at) for field in _ACTUATOR_FIELDS}
         if isinstance(actuator, DelayedPdActuatorCfg):
             checks.whole(actuator.min_delay, f"{at}.min_delay")
-            checks.whole(actuator.max_delay, f"{at}.max_delay", at_least=actuator.min_delay)
-            if actuator.max_delay > _MAX_DELAY:
-                raise ValueError(
-                    f"{at}.max_delay is {actuator.max_delay} physics steps; at most {_MAX_DELAY}."
-                )
+            checks.whole(
+                actuator.max_delay, f"{at}.max_delay", at_least=actuator.min_delay, at_most=_MAX_DELAY
+            )
         for joint in names:
             if joint in models:
                 other = next(k for k, a in cfg.actuators.items() if a is models[joint])

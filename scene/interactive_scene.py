@@ -28,6 +28,8 @@ from .scene_cfg import InteractiveSceneCfg
 from .spawn_cfg import MjcfCfg, PlaneCfg, ShapeCfg, rgba
 
 _STATIC_PATH = re.compile(r"/World(/[\w-]+)+")
+# Far more than any machine holds.
+_MOST = 10_000_000
 # Beyond this float32 positions resolve less than a tenth of a millimetre.
 _FAR = 1000.0
 
@@ -83,7 +85,7 @@ class InteractiveScene:
             raise TypeError(f"scene is a {type(cfg).__name__}; it must be an InteractiveSceneCfg.")
         if not isinstance(physics, PhysicsCfg):
             raise TypeError(f"physics is {physics!r}; it must be a NewtonCfg or an OvPhysxCfg.")
-        self.num_envs = checks.whole(cfg.num_envs, "scene.num_envs", at_least=1)
+        self.num_envs = checks.whole(cfg.num_envs, "scene.num_envs", at_least=1, at_most=_MOST)
         spacing = checks.number(cfg.env_spacing, "scene.env_spacing", at_least=0.0, unit="m")
         physics.validate()
         self._overflow_told = False

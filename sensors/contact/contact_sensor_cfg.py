@@ -55,12 +55,8 @@ class ContactSensorCfg(SensorBaseCfg):
     def check(self, name: str) -> None:
         super().check(name)
         checks.number(self.force_threshold, f"scene.{name}.force_threshold", at_least=0.0, unit="N")
-        for key in ("history_length", "contact_debounce"):
-            checks.whole(getattr(self, key), f"scene.{name}.{key}")
-        if self.history_length > _LONGEST_HISTORY:
-            raise ValueError(
-                f"scene.{name}.history_length is {self.history_length}; it must be at most {_LONGEST_HISTORY}."
-            )
+        checks.whole(self.history_length, f"scene.{name}.history_length", at_most=_LONGEST_HISTORY)
+        checks.whole(self.contact_debounce, f"scene.{name}.contact_debounce")
         if self.max_contact_data_count_per_prim is not None:
             checks.whole(
                 self.max_contact_data_count_per_prim, f"scene.{name}.max_contact_data_count_per_prim"

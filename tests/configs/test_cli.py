@@ -63,6 +63,32 @@ def test_errors_are_one_line(capsys, words, part):
     assert err.count("\n") == 1 and err.startswith("forcelab: error: ") and part in err
 
 
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("device=gpu", "device is 'gpu'"),
+        ("num_envs=0", "scene.num_envs is 0"),
+        ("physics.dt=-1", "physics.dt is -1.0"),
+        ("decimation=0", "decimation is 0"),
+        ("episode_length_s=0", "episode_length_s is 0.0"),
+        ("scene=null", "scene: there is no option 'None'"),
+        ("rewards.alive.weight=nan", "rewards.alive.weight is nan"),
+        ("rewards.pole_angle.params.asset_cfg.name=robt", "asset_cfg.name: the scene has no 'robt'"),
+        ("actions.cart_force.joint_names=[foo]", "(while making actions.cart_force)"),
+        ("events.reset_cart.params.position_range=[1,-1]", "(in events.reset_cart)"),
+        ("scene.robot.actuators.cart.effort_limit=0", "scene.robot.actuators.cart.effort_limit is 0.0"),
+        ("scene.robot.init_joint_pos={slider_to_cart:5}", "outside its limits"),
+        ("agent.actor.hidden_dims=[0]", "agent.actor.hidden_dims"),
+    ],
+)
+def test_wrong_values_stop_before_anything_is_learned(capsys, tmp_path, monkeypatch, override, part):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, "train", "task=balance_cartpole", "num_envs=2", override)
+    assert code == 2
+    assert err.count("\n") == 1 and err.startswith("forcelab: error: ") and part in err
+    assert not list(tmp_path.rglob("*.pt"))
+
+
 def test_debug_shows_the_traceback(capsys, monkeypatch):
     assert "Traceback" in run(capsys, "train", "--debug", "physics=typo")[2]
     monkeypatch.setenv("FORCELAB_DEBUG", "1")

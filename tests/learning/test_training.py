@@ -235,6 +235,8 @@ def test_play_and_policies_of_other_tasks(trained, tmp_path):
     out = io.StringIO()
     data = play(composed(), num_envs=2, duration=0.4, log_root=root, stream=out)
     assert len(data["times"]) == 20 and "return" in out.getvalue()
+    with pytest.raises(ValueError, match="duration is -1"):
+        play(composed(), duration=-1, log_root=root, stream=out)
     with pytest.raises(ValueError, match="has no velocity command"):
         play(composed(), command=[1.0, 0.0, 0.0], log_root=root, stream=out)
     with pytest.raises(ValueError, match="has no contact sensor"):

@@ -60,9 +60,9 @@ def refused(message: str, **scene: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "4", None])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "4", None, 10**20])
 def test_number_of_environments(value: Any) -> None:
-    refused(r"scene\.num_envs is .*whole number, 1 or more", num_envs=value, box=box())
+    refused(r"scene\.num_envs is .*(whole number, 1 or more|at most)", num_envs=value, box=box())
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_planes(plane: PlaneCfg, message: str) -> None:
         (driven(velocity_limit={"cart_to_pole": 1.0}), r"actuators\.a\.velocity_limit"),
         (driven(DelayedPdActuatorCfg, min_delay=2, max_delay=1), r"a\.max_delay is 1.*2 or more"),
         (driven(DelayedPdActuatorCfg, min_delay=0.5, max_delay=1), r"a\.min_delay is 0\.5"),
-        (driven(DelayedPdActuatorCfg, max_delay=10**9), r"a\.max_delay is 1000000000 physics steps; at most"),
+        (driven(DelayedPdActuatorCfg, max_delay=10**9), r"a\.max_delay is 1000000000; it must be at most"),
     ],
 )
 def test_robots(robot: ArticulationCfg, message: str) -> None:

@@ -93,13 +93,18 @@ class StaticDesc:
 
 @dataclass(frozen=True)
 class SceneDesc:
-    """Everything an engine needs to build ``num_envs`` isolated copies of one environment."""
+    """Everything an engine needs to build ``num_envs`` isolated copies of one environment.
+
+    Attributes:
+        accelerations: something in the scene reads joint wrenches or accelerations of the solver.
+    """
 
     num_envs: int
     env_origins: np.ndarray
     articulations: tuple[ArticulationDesc, ...] = ()
     rigid_bodies: tuple[RigidBodyDesc, ...] = ()
     statics: tuple[StaticDesc, ...] = ()
+    accelerations: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,25 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from .description import SceneDesc, VisualShape
 from .physics_cfg import PhysicsCfg
+
+#: One touching contact of a body in the last step. Times in s, world frame, m, N·s. ``time`` is the end of that
+#: step since the engine started. ``normal`` points from body 1 to body 0, ``impulse`` is the normal impulse on body 0.
+RAW_CONTACT = np.dtype(
+    [
+        ("time", "f8"),
+        ("dt", "f8"),
+        ("body0", "U256"),
+        ("body1", "U256"),
+        ("position", "f8", (3,)),
+        ("normal", "f8", (3,)),
+        ("impulse", "f8", (3,)),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,7 @@ class Capabilities:
     contact_points: bool = False
     pose_tracking: bool = False
     shape_contacts: bool = False
+    raw_contacts: bool = False
     joint_wrench: bool = True
     captured: bool = False
 
@@ -39,13 +55,19 @@ class ContactQuery:
     """What one contact sensor asks for.
 
     Attributes:
-        bodies: canonical body paths of the sensing bodies (S).
+        bodies: canonical paths of the sensing bodies (S), or of single shapes, ``<body path>/<shape name>``.
         filters: one tuple of partner paths per column (F); a partner is a canonical body path or
-            an absolute static path. Matches of one column are summed.
+            an absolute static path, or a single shape of either. Matches of one column are summed.
+        points: contact points per column are wanted.
+        origin, radius: with a radius above 0 only contacts closer than it [m] to ``origin``, a point in the
+            sensing body's frame, are counted.
     """
 
     bodies: tuple[str, ...]
     filters: tuple[tuple[str, ...], ...] = ()
+    points: bool = False
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    radius: float = 0.0
 
 
 @dataclass
@@ -55,6 +77,8 @@ class ContactReader:
     Attributes:
         normal, friction: (E, S, 3), every contact of the scene.
         normal_matrix, friction_matrix: (E, S, F, 3), or None without filters.
+        points: (E, S, F, 4) sum of the positions [m] of the points that carry force, and their number; None
+            unless asked for.
     """
 
     query: ContactQuery
@@ -62,6 +86,7 @@ class ContactReader:
     friction: torch.Tensor
     normal_matrix: torch.Tensor | None = None
     friction_matrix: torch.Tensor | None = None
+    points: torch.Tensor | None = None
 
 
 @dataclass
@@ -150,6 +175,10 @@ class Engine(ABC):
         self.body_paths: list[str] = []
         #: The same bodies by their place in the robot's tree: ``Robot/base/LF_HIP/LF_THIGH`` …
         self.body_tree_paths: list[str] = []
+        #: Paths of all shapes of one environment, ``<body path>/<shape name>``, and of the static world. Shapes
+        #: without a name are numbered in the order of the file.
+        self.shape_paths: list[str] = []
+        self.static_shape_paths: list[str] = []
         #: By path of the articulation or rigid body.
         self.trees: dict[str, TreeState] = {}
         #: (E, NB, 7) and (E, NB, 6); current after :meth:`step` and :meth:`update_kinematics`.
@@ -159,6 +188,8 @@ class Engine(ABC):
         self.looks = self.device.type == "cpu"
         #: States were written since the last step: call :meth:`update_kinematics` before reading poses.
         self.stale = False
+        #: (1,) int32, physics steps taken so far.
+        self.step_count: torch.Tensor
 
     # ---- building ----
     @abstractmethod
@@ -168,6 +199,22 @@ class Engine(ABC):
     @abstractmethod
     def add_joint_wrench_reader(self, path: str) -> JointWrenchReader:
         """Register the joint wrenches of one articulation; before :meth:`start`."""
+
+    def raw_contacts(self, path: str, env: int) -> np.ndarray:
+        """The touching contacts of one body in the last step, read to the host.
+
+        Args:
+            path: canonical body path.
+            env: number of the environment.
+
+        Returns:
+            Structured array of :data:`RAW_CONTACT`, this body as ``body0``.
+        """
+        raise NotImplementedError(f"The {self.name!r} engine does not report raw contacts.")
+
+    def describe(self) -> str:
+        """One line on the engine and the settings that it chose."""
+        return self.name
 
     @abstractmethod
     def start(self) -> None:

@@ -7,9 +7,11 @@ The only file that imports ``newton``. Its API is young: every call to it is her
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,8 +26,9 @@ import newton
 from newton.solvers import SolverMuJoCo
 
 from . import newton_kernels as kernels
-from .description import ArticulationDesc, RigidBodyDesc, SceneDesc, ShapeDesc, VisualShape
+from .description import ENV_NAMESPACE, ArticulationDesc, RigidBodyDesc, SceneDesc, ShapeDesc, VisualShape
 from .engine import (
+    RAW_CONTACT,
     Capabilities,
     ContactQuery,
     ContactReader,
@@ -161,7 +164,9 @@ class NewtonEngine(Engine):
 
     def __init__(self, cfg: NewtonCfg, desc: SceneDesc, device: str):
         super().__init__(cfg, desc, device)
-        self.capabilities = Capabilities(captured=cfg.capture)
+        self.capabilities = Capabilities(
+            contact_points=True, shape_contacts=True, raw_contacts=True, captured=cfg.capture
+        )
         try:
             self._wp_device = wp.get_device("cpu" if self.device.type == "cpu" else str(self.device))
         except Exception as error:
@@ -190,9 +195,9 @@ class NewtonEngine(Engine):
         for static in desc.statics:
             for i, shape in enumerate(static.shapes):
                 placed = _compose(static.pos, static.quat, shape)
-                self._static_shapes.append(
-                    (static.path, _add_shape(builder, -1, placed, f"{static.path}/{i}"))
-                )
+                label = f"{static.path}/{shape.name or i}"
+                self._static_shapes.append((static.path, _add_shape(builder, -1, placed, label)))
+                self.static_shape_paths.append(label)
         self._n_static = builder.shape_count
         self._n_shapes = template.shape_count
         for e in range(E):
@@ -200,6 +205,7 @@ class NewtonEngine(Engine):
             builder.add_world(
                 template, xform=wp.transform(tuple(float(v) for v in origin), wp.quat_identity())
             )
+        self._shape_names = _shape_names(template)
         # Shapes by number: the statics first, then those of one environment.
         self._shape_body = [-1] * self._n_static + list(template.shape_body)
         flags = list(builder.shape_flags[: self._n_static]) + list(template.shape_flags)
@@ -236,6 +242,23 @@ class NewtonEngine(Engine):
         self.constraint_capacity = self.cfg.constraint_capacity or (
             rows_per_contact * max(8, min(worst, 64)) + joint_rows // 2 + 8
         )
+        self._state = self.model.state()
+        self._control = self.model.control()
+        self._bind()
+
+    def _create_solver(self) -> None:
+        """The solver, once it is known what is read."""
+        exact = self.desc.accelerations or bool(self._wrench_readers)
+        self.integrator = self.cfg.integrator
+        if self.integrator == "auto":
+            self.integrator = "discrete" if exact else "implicitfast"
+        elif exact and self.integrator != "discrete":
+            warnings.warn(
+                f"physics.integrator is {self.integrator!r}, but the scene reads joint wrenches or accelerations, "
+                "which only 'discrete' reports exactly while things move. Use 'discrete' or 'auto'.",
+                UserWarning,
+                stacklevel=2,
+            )
         with warnings.catch_warnings():
             # Capacities that the first pose needs are raised with a warning of the engine's own.
             warnings.simplefilter("ignore")
@@ -248,7 +271,7 @@ class NewtonEngine(Engine):
                     ls_iterations=self.cfg.ls_iterations,
                     tolerance=self.cfg.tolerance,
                     solver="newton",
-                    integrator=self.cfg.integrator,
+                    integrator=self.integrator,
                     cone=self.cfg.cone,
                     impratio=self.cfg.impratio,
                     use_mujoco_contacts=True,
@@ -257,9 +280,9 @@ class NewtonEngine(Engine):
                 raise ValueError(f"The engine's solver cannot take this scene: {error}") from error
         # Overflow is read from its bits; printing from the device costs time.
         self.solver.mjw_model.opt.warn_overflow = 0
-        self._state = self.model.state()
-        self._control = self.model.control()
-        self._bind()
+        self._contact_pool = int(self.solver.mjw_data.naconmax)
+        # The solver raises a capacity that the first pose exceeds.
+        self.constraint_capacity = int(self.solver.mjw_data.njmax)
 
     @staticmethod
     def _add_articulation(builder: newton.ModelBuilder, desc: ArticulationDesc) -> _Tree:
@@ -356,6 +379,7 @@ class NewtonEngine(Engine):
             tree.root_coords, tree.root_dofs = 7, 6
         for i, shape in enumerate(desc.shapes):
             _add_shape(builder, body, shape, f"{desc.path}/{shape.name or i}")
+        _refuse_doubles(desc.path, "shape", [shape.name or str(i) for i, shape in enumerate(desc.shapes)])
         if not desc.fixed and builder.body_mass[body] <= 0:
             raise ValueError(f"{desc.path}: its mass is 0; give a shape a mass or a density.")
         tree.bodies, tree.body_names, tree.root_joint = [body], [desc.path.rsplit("/", 1)[-1]], joint
@@ -530,9 +554,18 @@ class NewtonEngine(Engine):
         self._overflow_most = wp.zeros(2, dtype=int, device=self._wp_device)
         #: On the CPU a live view.
         self._overflow_view = self._overflow_most.numpy() if self.device.type == "cpu" else None
-        self._contact_pool = int(self.solver.mjw_data.naconmax)
-        # The solver raises a capacity that the first pose exceeds.
-        self.constraint_capacity = int(self.solver.mjw_data.njmax)
+        self._stepped = torch.zeros(E, dtype=torch.bool, device=dev)
+        self._stepped_wp = wp.from_torch(self._stepped)
+        self.step_count = torch.zeros(1, dtype=torch.int32, device=dev)
+        self._steps_wp = wp.from_torch(self.step_count)
+        self.shape_paths = [self._shape_path(s) for s in range(self._n_static, n_shapes) if self._collides[s]]
+
+    def _shape_path(self, s: int) -> str:
+        """``<body path>/<shape name>`` of a shape by number."""
+        if s < self._n_static:
+            return self.static_shape_paths[s]
+        body = self._shape_body[s]
+        return f"{self.body_paths[body]}/{self._shape_names[s - self._n_static]}"
 
     # ------------------------------------------------------------------ readers
     def add_contact_reader(self, query: ContactQuery) -> ContactReader:
@@ -541,8 +574,9 @@ class NewtonEngine(Engine):
         E, S, F = self.num_envs, len(query.bodies), len(query.filters)
         empty = torch.zeros(E, S, 3, device=self.device)
         matrix = torch.zeros(E, S, F, 3, device=self.device) if F else None
+        points = torch.zeros(E, S, F, 4, device=self.device) if F and query.points else None
         # The tensors are exchanged for slices of the shared buffers when the engine starts.
-        reader = ContactReader(query, empty, empty, matrix, matrix)
+        reader = ContactReader(query, empty, empty, matrix, matrix, points)
         self._queries.append((query, reader))
         return reader
 
@@ -584,48 +618,63 @@ class NewtonEngine(Engine):
         by_path: dict[str, list[int]] = {}
         for path, s in self._static_shapes:
             by_path.setdefault(path, []).append(s)
+            by_path[self._shape_path(s)] = [s]
         for s in range(self._n_static, len(self._shape_body)):
-            by_path.setdefault(self.body_paths[self._shape_body[s]], []).append(s)
-        sense: list[list[tuple[int, int]]] = [[] for _ in range(n_geom)]
+            if self._shape_body[s] >= 0:
+                by_path.setdefault(self.body_paths[self._shape_body[s]], []).append(s)
+                by_path[self._shape_path(s)] = [s]
+        sense: list[list[tuple[int, int, int]]] = [[] for _ in range(n_geom)]
         partner: list[list[tuple[int, int]]] = [[] for _ in range(n_geom)]
-        rows, columns, nets, matrices = [], [], [], []
-        net = matrix = 0
+        # Offsets of every query in the buffers of net forces, matrices and points.
+        nets, matrices, points = [], [], []
+        net = matrix = point = 0
         for q, (query, _) in enumerate(self._queries):
-            rows.append(len(query.bodies))
-            columns.append(len(query.filters))
             nets.append(net)
             matrices.append(matrix)
-            net += E * len(query.bodies)
-            matrix += E * len(query.bodies) * len(query.filters)
+            points.append(point if query.points else -1)
+            cells = E * len(query.bodies)
+            net += cells
+            matrix += cells * len(query.filters)
+            point += cells * len(query.filters) * query.points
             for r, path in enumerate(query.bodies):
                 for s in by_path.get(path, []):
                     if s in number:
-                        sense[number[s]].append((q, r))
+                        sense[number[s]].append((q, r, self._shape_body[s]))
             for c, paths in enumerate(query.filters):
                 for path in paths:
                     for s in by_path.get(path, []):
                         if s in number:
                             partner[number[s]].append((q, c))
 
-        def csr(lists: list[list[tuple[int, int]]]) -> list[wp.array]:
-            start = np.cumsum([0] + [len(x) for x in lists]).astype(np.int32)
-            flat = np.array([e for x in lists for e in x], dtype=np.int32).reshape(-1, 2)
-            return [wp.array(a, dtype=int, device=dev) for a in (start, flat[:, 0].copy(), flat[:, 1].copy())]
+        def ints(values: Any) -> wp.array:
+            return wp.array(np.array(values, dtype=np.int32), dtype=int, device=dev)
 
-        self._sense, self._partner = csr(sense), csr(partner)
+        def csr(lists: list[list[Any]], width: int) -> list[wp.array]:
+            start = np.cumsum([0] + [len(x) for x in lists])
+            flat = np.array([e for x in lists for e in x], dtype=np.int32).reshape(-1, width)
+            return [ints(start), *(ints(flat[:, k]) for k in range(width))]
+
+        self._sense, self._partner = csr(sense, 3), csr(partner, 2)
+        queries = [query for query, _ in self._queries]
         self._layout = [
-            wp.array(np.array(a, dtype=np.int32), dtype=int, device=dev)
-            for a in (rows, columns, nets, matrices)
+            ints([len(q.bodies) for q in queries]),
+            ints([len(q.filters) for q in queries]),
+            ints(nets),
+            ints(matrices),
+            ints(points),
+            wp.array(np.array([q.origin for q in queries], dtype=np.float32), dtype=wp.vec3, device=dev),
+            wp.array(np.array([q.radius for q in queries], dtype=np.float32), dtype=float, device=dev),
         ]
-        self._contact_out = wp.zeros(2 * net + 2 * max(matrix, 1), dtype=wp.vec3, device=dev)
-        out = self._contact_out
+        # All outputs are parts of one buffer, cleared by one launch.
+        sizes = [4 * max(point, 1), 3 * net, 3 * net, 3 * max(matrix, 1), 3 * max(matrix, 1)]
+        everything = torch.zeros(sum(sizes), device=self.device)
+        self._contact_out = wp.from_torch(everything)
+        point_out, *forces = torch.split(everything, sizes)
         self._contact_parts = [
-            out[:net],
-            out[net : 2 * net],
-            out[2 * net : 2 * net + max(matrix, 1)],
-            out[2 * net + max(matrix, 1) :],
+            *(wp.from_torch(part.view(-1, 3), dtype=wp.vec3) for part in forces),
+            wp.from_torch(point_out.view(-1, 4), dtype=wp.vec4),
         ]
-        normal, friction, normal_m, friction_m = (wp.to_torch(p) for p in self._contact_parts)
+        normal, friction, normal_m, friction_m = (part.view(-1, 3) for part in forces)
         for q, (query, reader) in enumerate(self._queries):
             S, F = len(query.bodies), len(query.filters)
             at = slice(nets[q], nets[q] + E * S)
@@ -634,11 +683,61 @@ class NewtonEngine(Engine):
                 at = slice(matrices[q], matrices[q] + E * S * F)
                 reader.normal_matrix = normal_m[at].view(E, S, F, 3)
                 reader.friction_matrix = friction_m[at].view(E, S, F, 3)
+                if query.points:
+                    at = slice(points[q], points[q] + E * S * F)
+                    reader.points = point_out.view(-1, 4)[at].view(E, S, F, 4)
+
+    def raw_contacts(self, path: str, env: int) -> np.ndarray:
+        body = self.body_paths.index(path)
+        found = np.zeros(0, dtype=RAW_CONTACT)
+        if not self._started or not bool(self._stepped[env]):
+            return found
+        data = self.solver.mjw_data
+        contact = data.contact
+        count = min(int(data.nacon.numpy()[0]), self._contact_pool)
+        shape_of = self.solver.mjc_geom_to_newton_shape.numpy()[0]
+        geom = contact.geom.numpy()[:count]
+        row = contact.efc_address.numpy()[:count]
+        body_of = np.array([self._shape_body[s] if s >= 0 else -2 for s in shape_of])
+        mine = (contact.worldid.numpy()[:count] == env) & (row[:, 0] >= 0) & (geom >= 0).all(-1)
+        mine[mine] = (body_of[geom[mine]] == body).any(-1)
+        index = np.flatnonzero(mine)
+        force = data.efc.force.numpy()[env]
+        dim, position, frame = contact.dim.numpy(), contact.pos.numpy(), contact.frame.numpy()
+        names = [self._shape_path(s).rsplit("/", 1)[0] if s >= 0 else "" for s in shape_of]
+        scope = ENV_NAMESPACE.format(env)
+        time = float(self.step_count[0]) * self.dt
+        rows = []
+        for i in index:
+            edges = 1 if dim[i] == 1 or self.cfg.cone == "elliptic" else 2 * (dim[i] - 1)
+            address = row[i, :edges]
+            normal_force = float(force[address[(address >= 0) & (address < len(force))]].sum())
+            if normal_force <= 0.0:
+                continue
+            g = geom[i]
+            side = int(body_of[g[1]] == body)
+            # The contact normal points from geom 0 to geom 1.
+            normal = np.asarray(frame[i, 0], dtype=float) * (1.0 if side else -1.0)
+            pair = [n if n.startswith("/") else f"{scope}/{n}" for n in (names[g[side]], names[g[1 - side]])]
+            rows.append((time, self.dt, *pair, position[i], normal, normal * normal_force * self.dt))
+        return np.array(rows, dtype=RAW_CONTACT) if rows else found
+
+    def describe(self) -> str:
+        why = ""
+        if self.cfg.integrator == "auto":
+            why = (
+                ", since joint wrenches or accelerations are read"
+                if self.integrator == "discrete"
+                else ", the fastest, since no joint wrench and no acceleration is read"
+            )
+        return (
+            f"newton {newton.__version__} (MuJoCo solver), dt {self.dt:g} s, integrator {self.integrator}{why}; "
+            f"room for {self.contact_capacity} contacts and {self.constraint_capacity} constraint rows per environment"
+        )
 
     def _setup_wrenches(self) -> None:
         dev = self._wp_device
         self._observables = self.solver.observables({"body_parent_f"})
-        self._pose_before = wp.zeros_like(self._state.body_q)
         frames = wp.to_torch(self.model.joint_X_c).view(self.num_envs, self._nj, 7)
         self._wrench_launch = []
         for joints, reader in self._wrench_readers:
@@ -657,9 +756,14 @@ class NewtonEngine(Engine):
             return
         self._started = True
         with compilation_progress(), wp.ScopedDevice(self._wp_device), _REPLAY_LOCK:
+            self._create_solver()
+            self._pose_before = wp.zeros_like(self._state.body_q)
             if self._queries:
                 self._setup_contacts()
             self._observables = None
+            self._needs_pose_before = bool(self._wrench_readers) or any(
+                q.radius > 0 for q, _ in self._queries
+            )
             if self._wrench_readers:
                 self._setup_wrenches()
             self._tree_mask.fill_(True)
@@ -686,6 +790,7 @@ class NewtonEngine(Engine):
             self._forward()
             self._overflow_seen.zero_()
             self._overflow_most.zero_()
+            self._steps_wp.zero_()
         self.reset()
 
     # ------------------------------------------------------------------ stepping
@@ -748,6 +853,8 @@ class NewtonEngine(Engine):
             self._body_vel_wp,
             self._overflow_seen,
             self._overflow_most,
+            self._stepped_wp,
+            self._steps_wp,
         ]
 
     def launch_step(self) -> None:
@@ -757,16 +864,16 @@ class NewtonEngine(Engine):
     def _step(self) -> None:
         state, solver = self._state, self.solver
         wp.copy(self._qd_before, state.joint_qd)
-        if self._wrench_readers:
-            # The engine evaluates joint wrenches at the start-of-step pose.
+        if self._needs_pose_before:
+            # Contacts and joint wrenches are those of the start-of-step pose.
             wp.copy(self._pose_before, state.body_q)
         solver.step(state, state, self._control, None, self.dt, observables=self._observables)
         data = solver.mjw_data
         wp.launch(
-            kernels.collect_overflow,
+            kernels.end_of_step,
             dim=self.num_envs,
             inputs=[data.overflow, data.nacon, data.nefc],
-            outputs=[self._overflow_seen, self._overflow_most],
+            outputs=[self._overflow_seen, self._overflow_most, self._stepped_wp, self._steps_wp],
             device=self._wp_device,
         )
         wp.launch(
@@ -785,6 +892,7 @@ class NewtonEngine(Engine):
                 dim=data.naconmax,
                 inputs=[
                     data.nacon,
+                    contact.pos,
                     contact.frame,
                     contact.friction,
                     contact.dim,
@@ -794,6 +902,7 @@ class NewtonEngine(Engine):
                     data.efc.force,
                     data.njmax,
                     int(self.cfg.cone == "elliptic"),
+                    self._pose_before.reshape((self.num_envs, self._nb)),
                     *self._sense,
                     *self._partner,
                     *self._layout,
@@ -873,6 +982,7 @@ class NewtonEngine(Engine):
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
         mask = self._mask(env_mask)
         self._world_mask[:-1] = mask
+        self._stepped.masked_fill_(mask, False)
         with self.stream(), _REPLAY_LOCK:
             self.solver.reset(self._state, self._world_mask_wp, 0)
 
@@ -1112,13 +1222,23 @@ def _refuse_massless(builder: newton.ModelBuilder, desc: ArticulationDesc, body0
             )
 
 
+def _shape_names(builder: newton.ModelBuilder) -> list[str]:
+    """Names of all shapes; those that the file does not name are numbered, per body."""
+    names, counts = [], dict[int, int]()
+    for s, body in enumerate(builder.shape_body):
+        number = counts[body] = counts.get(body, -1) + 1
+        name = builder.shape_label[s].rsplit("/", 1)[-1]
+        owner = builder.body_label[body].rsplit("/", 1)[-1] if body >= 0 else ""
+        unnamed = re.fullmatch(rf"{re.escape(owner)}_geom_\d+(_visual)?", name)
+        names.append(str(number) if unnamed else name)
+    return names
+
+
 def _refuse_doubles(path: str, what: str, names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(
-                f"{path}: two {what} names are {name!r}; give every {what} in the MJCF its own name."
-            )
+            raise ValueError(f"{path}: two {what} names are {name!r}; give every {what} its own name.")
         seen.add(name)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .description import SceneDesc
     from .engine import Engine
 
-INTEGRATORS = ("discrete", "implicitfast", "implicit", "euler")
+INTEGRATORS = ("auto", "discrete", "implicitfast", "implicit", "euler")
 CONES = ("elliptic", "pyramidal")
 
 
@@ -23,7 +23,9 @@ class NewtonCfg(PhysicsCfg):
     """Newton with its MuJoCo solver, on the CPU or CUDA.
 
     Attributes:
-        integrator: ``discrete`` reports exact accelerations and joint wrenches.
+        integrator: ``discrete`` reports exact accelerations and joint wrenches while things move;
+            ``implicitfast`` is faster. ``auto`` takes the first where the scene has a sensor that
+            reads them, else the second; printing the scene says which.
         iterations, ls_iterations: limits of the constraint solver and its line search.
         cone: friction cone, ``elliptic`` or ``pyramidal``.
         impratio: ratio of friction to normal impedance; larger values creep less when sticking.
@@ -37,7 +39,7 @@ class NewtonCfg(PhysicsCfg):
         capture: replay the step as a captured graph (CPU and CUDA).
     """
 
-    integrator: str = "discrete"
+    integrator: str = "auto"
     iterations: int = 20
     ls_iterations: int = 20
     tolerance: float = 1e-6

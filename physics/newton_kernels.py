@@ -13,6 +13,7 @@ vec5 = wp.types.vector(length=5, dtype=wp.float32)
 def contact_forces(
     # the solver's contact rows
     count: wp.array(dtype=int),
+    position: wp.array(dtype=wp.vec3),
     frame: wp.array(dtype=wp.mat33),
     mu: wp.array(dtype=vec5),
     dim: wp.array(dtype=int),
@@ -22,10 +23,13 @@ def contact_forces(
     row_force: wp.array2d(dtype=float),
     row_capacity: int,
     elliptic: int,
+    # poses of the bodies when contacts were found
+    body_pose: wp.array2d(dtype=wp.transform),
     # who listens to a geom (compressed rows): as sensing body, and as partner
     sense_start: wp.array(dtype=int),
     sense_query: wp.array(dtype=int),
     sense_row: wp.array(dtype=int),
+    sense_body: wp.array(dtype=int),
     partner_start: wp.array(dtype=int),
     partner_query: wp.array(dtype=int),
     partner_column: wp.array(dtype=int),
@@ -34,11 +38,15 @@ def contact_forces(
     query_columns: wp.array(dtype=int),
     query_net: wp.array(dtype=int),
     query_matrix: wp.array(dtype=int),
+    query_points: wp.array(dtype=int),
+    query_origin: wp.array(dtype=wp.vec3),
+    query_radius: wp.array(dtype=float),
     # out
     normal: wp.array(dtype=wp.vec3),
     friction: wp.array(dtype=wp.vec3),
     normal_matrix: wp.array(dtype=wp.vec3),
     friction_matrix: wp.array(dtype=wp.vec3),
+    points: wp.array(dtype=wp.vec4),
 ):
     """Sum contact forces per sensing body and partner column, straight from the constraint rows."""
     i = wp.tid()
@@ -83,6 +91,7 @@ def contact_forces(
         rd = row[i, 3]
         if rd >= 0 and rd < row_capacity:
             f2 = (row_force[w, rc] - row_force[w, rd]) * mu[i][1]
+    p = position[i]
     fr = frame[i]
     # Rows of the contact frame: the normal from geom 0 to geom 1, then the two tangents.
     vn = fn * wp.vec3(fr[0, 0], fr[0, 1], fr[0, 2])
@@ -95,14 +104,22 @@ def contact_forces(
         for s in range(sense_start[me], sense_start[me + 1]):
             q = sense_query[s]
             cell = w * query_rows[q] + sense_row[s]
-            wp.atomic_add(normal, query_net[q] + cell, sign * vn)
-            wp.atomic_add(friction, query_net[q] + cell, sign * vt)
-            if query_columns[q] > 0:
-                for p in range(partner_start[other], partner_start[other + 1]):
-                    if partner_query[p] == q:
-                        at = query_matrix[q] + cell * query_columns[q] + partner_column[p]
-                        wp.atomic_add(normal_matrix, at, sign * vn)
-                        wp.atomic_add(friction_matrix, at, sign * vt)
+            near = int(1)
+            if query_radius[q] > 0.0:
+                origin = wp.transform_point(body_pose[w, sense_body[s]], query_origin[q])
+                if wp.length(p - origin) >= query_radius[q]:
+                    near = int(0)
+            if near == 1:
+                wp.atomic_add(normal, query_net[q] + cell, sign * vn)
+                wp.atomic_add(friction, query_net[q] + cell, sign * vt)
+                for k in range(partner_start[other], partner_start[other + 1]):
+                    if partner_query[k] == q:
+                        column = cell * query_columns[q] + partner_column[k]
+                        wp.atomic_add(normal_matrix, query_matrix[q] + column, sign * vn)
+                        wp.atomic_add(friction_matrix, query_matrix[q] + column, sign * vt)
+                        # Rows without force do not touch.
+                        if query_points[q] >= 0 and fn > 0.0:
+                            wp.atomic_add(points, query_points[q] + column, wp.vec4(p[0], p[1], p[2], 1.0))
 
 
 @wp.kernel
@@ -209,16 +226,20 @@ def pair_friction(
 
 
 @wp.kernel
-def collect_overflow(
+def end_of_step(
     bits: wp.array(dtype=int),
     count: wp.array(dtype=int),
     rows: wp.array(dtype=int),
     seen: wp.array(dtype=int),
     most: wp.array(dtype=int),
+    stepped: wp.array(dtype=wp.bool),
+    steps: wp.array(dtype=int),
 ):
-    """Sticky overflow bits per world; most[0] contacts and most[1] constraint rows ever needed."""
+    """Sticky overflow bits per world; most[0] contacts and most[1] constraint rows ever needed. Counts the step."""
     w = wp.tid()
     seen[w] = seen[w] | bits[w]
+    stepped[w] = True
     wp.atomic_max(most, 1, rows[w])
     if w == 0:
         wp.atomic_max(most, 0, count[0])
+        steps[0] = steps[0] + 1

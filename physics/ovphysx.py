@@ -278,6 +278,7 @@ class OvPhysxEngine(Engine):
                 f"The OvPhysX engine runs on the CPU only, but device is {str(device)!r}. "
                 "Use device='cpu', or physics=newton (NewtonCfg) for CUDA."
             )
+        self.step_count = torch.zeros(1, dtype=torch.int32)
         _load_runtime()
         models = {a.path: load_model(a) for a in desc.articulations}
         self._export: SceneExport = export_scene(
@@ -539,6 +540,7 @@ class OvPhysxEngine(Engine):
                 tree.wrench.write(tree.wrench_buf)
             state.joint_acc.copy_(state.joint_vel)
         self._session.px.step_sync(self.dt)
+        self.step_count += 1
         self._read_state()
         for state in self.trees.values():
             torch.sub(state.joint_vel, state.joint_acc, out=state.joint_acc)

@@ -48,12 +48,23 @@ class BodyIndex:
         paths: Canonical (flat) paths: ``Robot/LF_FOOT``.
         tree_paths: The same bodies by their place in the robot's tree: ``Robot/base/LF_HIP/…``.
         statics: Absolute paths of shared static geometry.
+        shapes: Paths of single shapes, ``<body path>/<shape name>``.
+        static_shapes: The same of static geometry, absolute.
     """
 
-    def __init__(self, paths: Sequence[str], tree_paths: Sequence[str] = (), statics: Sequence[str] = ()):
+    def __init__(
+        self,
+        paths: Sequence[str],
+        tree_paths: Sequence[str] = (),
+        statics: Sequence[str] = (),
+        shapes: Sequence[str] = (),
+        static_shapes: Sequence[str] = (),
+    ):
         self.paths = list(paths)
         self.tree_paths = list(tree_paths) or self.paths
         self.statics = list(dict.fromkeys(statics))
+        self.shapes = list(shapes)
+        self.static_shapes = list(static_shapes)
 
     def match(self, pattern: str, what: str = "path") -> list[str]:
         """Canonical paths that ``pattern`` (relative to the namespace) fully matches, each once, in order."""
@@ -91,6 +102,46 @@ class BodyIndex:
                 f"{what} {path!r} matches neither a body ('{ENV_REGEX_NS}/…') nor static geometry."
                 f"{near(path, [*self.statics, *(f'{ENV_REGEX_NS}/{p}' for p in self.paths)])}"
             )
+        return found
+
+    def sensing_shapes(self, path: str, bodies: Sequence[str], what: str) -> list[str]:
+        """Shapes of the given bodies that an expression names.
+
+        Raises:
+            ValueError: None; the shapes that there are, or near names.
+        """
+        regex = compile_regex(in_environment(path, what), what)
+        found = self._match_shapes(regex)
+        of_bodies = [s for s in found if s.rsplit("/", 1)[0] in bodies]
+        if of_bodies:
+            return of_bodies
+        own = [f"{ENV_REGEX_NS}/{s}" for s in self.shapes if s.rsplit("/", 1)[0] in bodies]
+        if found:
+            raise ValueError(
+                f"{what} {path!r} matches only shapes of other bodies than prim_path names ("
+                f"{', '.join(f'{ENV_REGEX_NS}/{s}' for s in found[:4])}). Shapes there: {', '.join(own)}."
+            )
+        raise ValueError(f"{what} {path!r} matches no collision shape.{near(path, own)}")
+
+    def partner_shapes(self, path: str, what: str) -> list[str]:
+        """Shapes of bodies or of static geometry that a filter expression names."""
+        if _NAMESPACE.match(path or ""):
+            found = self._match_shapes(compile_regex(in_environment(path, what), what))
+        else:
+            regex = compile_regex(path, what)
+            found = [s for s in self.static_shapes if regex.fullmatch(s)]
+        if found:
+            return found
+        known = [*self.static_shapes, *(f"{ENV_REGEX_NS}/{s}" for s in self.shapes)]
+        raise ValueError(f"{what} {path!r} matches no collision shape.{near(path, known)}")
+
+    def _match_shapes(self, regex: re.Pattern[str]) -> list[str]:
+        tree = dict(zip(self.paths, self.tree_paths))
+        found = []
+        for shape in self.shapes:
+            body, name = shape.rsplit("/", 1)
+            if regex.fullmatch(shape) or regex.fullmatch(f"{tree[body]}/{name}"):
+                found.append(shape)
         return found
 
 

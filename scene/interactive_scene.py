@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,10 @@ class InteractiveScene:
         spacing = checks.number(cfg.env_spacing, "scene.env_spacing", at_least=0.0, unit="m")
         physics.validate()
         self._overflow_told = False
+        #: Whether the simulation runs; see :meth:`stop`.
+        self.playing = True
+        self._resumed: dict[int, Callable[[], None]] = {}
+        self._stopped: dict[int, Callable[[], None]] = {}
         self.cfg = cfg
         self.device = check_device(device)
         origins = grid_origins(self.num_envs, spacing)
@@ -133,6 +137,7 @@ class InteractiveScene:
             tuple(d for _, d in articulations),
             tuple(d for _, d in bodies),
             tuple(statics),
+            any(sensor.needs_accelerations for sensor in sensors.values()),
         )
         self.engine: Engine = physics.create(desc, str(self.device))
         try:
@@ -154,7 +159,13 @@ class InteractiveScene:
         cfg, origins = self.cfg, self.engine.desc.env_origins
         #: (E, 3) origins of the environments [m], world frame.
         self.env_origins = torch.as_tensor(origins, device=self.device)
-        self.body_index = BodyIndex(self.engine.body_paths, self.engine.body_tree_paths, statics)
+        self.body_index = BodyIndex(
+            self.engine.body_paths,
+            self.engine.body_tree_paths,
+            statics,
+            self.engine.shape_paths,
+            self.engine.static_shape_paths,
+        )
         #: Entities by name.
         self.articulations: dict[str, Articulation] = {}
         self.rigid_objects: dict[str, RigidObject] = {}
@@ -288,7 +299,16 @@ class InteractiveScene:
             self._launch_derive()
 
     def step(self) -> None:
-        """One physics step: actuators, physics, sensors."""
+        """One physics step: actuators, physics, sensors.
+
+        Raises:
+            RuntimeError: The simulation is stopped, or the scene is closed.
+        """
+        if not self.playing:
+            raise RuntimeError(
+                "The simulation is stopped; call scene.play() or scene.resume() before stepping."
+            )
+        self._sync()
         self._launch_step()
         self.engine.mark_stepped()
         if self.engine.overflowed():
@@ -304,6 +324,62 @@ class InteractiveScene:
             sensor.reset(env_mask)
         if env_mask is None:
             self._sync()
+
+    # ------------------------------------------------------------------ timeline
+    def play(self) -> None:
+        """Start the simulation: from the default states if it was stopped. Nothing if it plays already."""
+        if not self.playing:
+            self.reset()
+            self.resume()
+
+    def resume(self) -> None:
+        """Go on where :meth:`stop` left off. Nothing if it plays already."""
+        if not self.playing:
+            self.playing = True
+            self._raise_event(self._resumed)
+
+    def stop(self) -> None:
+        """Stop the simulation; :meth:`step` raises until :meth:`play` or :meth:`resume`."""
+        if self.playing:
+            self.playing = False
+            self._raise_event(self._stopped)
+
+    def on_resumed(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` whenever the simulation starts or goes on. Returns what ends the subscription."""
+        return self._subscribe(self._resumed, callback)
+
+    def on_stopped(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` whenever the simulation is stopped. Returns what ends the subscription."""
+        return self._subscribe(self._stopped, callback)
+
+    @staticmethod
+    def _subscribe(
+        subscribers: dict[int, Callable[[], None]], callback: Callable[[], None]
+    ) -> Callable[[], None]:
+        if not callable(callback):
+            raise TypeError(f"The callback is {callback!r}; it must be callable without arguments.")
+        key = max(subscribers, default=0) + 1
+        subscribers[key] = callback
+        return lambda: subscribers.pop(key, None) and None
+
+    @staticmethod
+    def _raise_event(subscribers: dict[int, Callable[[], None]]) -> None:
+        for callback in list(subscribers.values()):
+            callback()
+
+    def __str__(self) -> str:
+        """What the scene holds and how its engine is set, for people."""
+        lines = [
+            f"{type(self.cfg).__name__}: {self.num_envs} environments on {self.device}",
+            f"  engine: {self.engine.describe()}",
+        ]
+        for name, robot in self.articulations.items():
+            lines.append(f"  {name}: articulation, {robot.num_bodies} bodies, {robot.num_joints} joints")
+        lines += [f"  {name}: rigid object" for name in self.rigid_objects]
+        lines += [
+            f"  {name}: {type(sensor).__name__}, {sensor.describe()}" for name, sensor in self.sensors.items()
+        ]
+        return "\n".join(lines)
 
     def check_overflow(self) -> None:
         """Warn once (or raise, as ``physics.on_overflow`` says) if a contact capacity was exceeded.

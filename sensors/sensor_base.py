@@ -58,5 +58,10 @@ class SensorBase(ABC):
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
         """Clear the chosen environments (E,) bool; None: all."""
 
+    def describe(self) -> str:
+        """What it is attached to, in a few words, for the scene's printout."""
+        every = f", every {self.cfg.update_period:g} s" if self.cfg.update_period else ""
+        return f"{self.cfg.prim_path}{every}"
+
     def update(self, dt: float | None = None, force_recompute: bool = False) -> None:
         """Nothing to do: samples are taken by the physics step. Kept for code written elsewhere."""

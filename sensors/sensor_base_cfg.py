@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from forcelab.physics import checks
 
@@ -25,6 +25,9 @@ class SensorBaseCfg:
     prim_path: str = ""
     update_period: float = 0.0
     debug_vis: bool = False
+
+    #: Readings depend on the accelerations that the solver reports: engines choose an exact integrator then.
+    needs_accelerations: ClassVar[bool] = False
 
     def check(self, name: str) -> None:
         """Raise ValueError for values that no scene can use."""

@@ -4,6 +4,8 @@
 # No `from __future__ import annotations`: Warp reads the annotations of kernels.
 import warp as wp
 
+from ..sampling import due
+
 wp.set_module_options({"enable_backward": False})
 
 # Columns of the integer state of one sensing body.
@@ -27,6 +29,7 @@ def sample(
     friction: wp.array2d(dtype=wp.vec3),
     normal_matrix: wp.array3d(dtype=wp.vec3),
     friction_matrix: wp.array3d(dtype=wp.vec3),
+    points: wp.array3d(dtype=wp.vec4),
     dt: wp.float64,
     period: wp.float64,
     threshold: float,
@@ -41,17 +44,13 @@ def sample(
     normal_matrix_history: wp.array4d(dtype=wp.vec3),
     friction_matrix_history: wp.array4d(dtype=wp.vec3),
     total_matrix_history: wp.array4d(dtype=wp.vec3),
+    contact_pos: wp.array3d(dtype=wp.vec3),
 ):
     e, s = wp.tid()
     clock = state[e, s, CLOCK] + 1
     state[e, s, CLOCK] = clock
-    if period > wp.float64(0.0) and clock > 1:
-        # Due when a multiple of the period lies in the step just taken.
-        slack = wp.float64(1.0e-6)
-        now = wp.floor(wp.float64(clock) * dt / period + slack)
-        before = wp.floor(wp.float64(clock - 1) * dt / period + slack)
-        if now <= before:
-            return
+    if not due(clock, dt, period):
+        return
     elapsed = clock - state[e, s, SAMPLED]
     state[e, s, SAMPLED] = clock
 
@@ -79,6 +78,13 @@ def sample(
         total_matrix_history[e, 0, s, c] = normal_matrix[e, s, c] + friction_matrix[e, s, c]
         if track_friction == 1:
             friction_matrix_history[e, 0, s, c] = friction_matrix[e, s, c]
+
+    for c in range(contact_pos.shape[2]):
+        p = points[e, s, c]
+        if p[3] > 0.0:
+            contact_pos[e, s, c] = wp.vec3(p[0], p[1], p[2]) / p[3]
+        else:
+            contact_pos[e, s, c] = wp.vec3(wp.nan, wp.nan, wp.nan)
 
     if track_time == 0:
         return
@@ -140,6 +146,7 @@ def clear(
     normal_matrix_history: wp.array4d(dtype=wp.vec3),
     friction_matrix_history: wp.array4d(dtype=wp.vec3),
     total_matrix_history: wp.array4d(dtype=wp.vec3),
+    contact_pos: wp.array3d(dtype=wp.vec3),
 ):
     e, s = wp.tid()
     if not mask[e]:
@@ -159,3 +166,5 @@ def clear(
             total_matrix_history[e, h, s, c] = zero
             if friction_matrix_history.shape[1] > 0:
                 friction_matrix_history[e, h, s, c] = zero
+    for c in range(contact_pos.shape[2]):
+        contact_pos[e, s, c] = wp.vec3(wp.nan, wp.nan, wp.nan)

@@ -50,10 +50,18 @@ class ContactSensor(SensorBase):
                 UserWarning,
                 stacklevel=2,
             )
-        self._paths = world.bodies.sensing(cfg.prim_path, f"{at}.prim_path")
+        if cfg.track_pose and not engine.capabilities.pose_tracking and engine.name != "newton":
+            raise NotImplementedError(
+                f"{at}.track_pose: the {engine.name!r} engine does not track sensor poses."
+            )
+        bodies = world.bodies
+        self._paths = bodies.sensing(cfg.prim_path, f"{at}.prim_path")
         filters = tuple(
-            tuple(world.bodies.partners(path, f"{at}.filter_prim_paths_expr[{i}]"))
+            tuple(bodies.partners(path, f"{at}.filter_prim_paths_expr[{i}]"))
             for i, path in enumerate(cfg.filter_prim_paths_expr)
+        ) + tuple(
+            tuple(bodies.partner_shapes(path, f"{at}.filter_shape_prim_expr[{i}]"))
+            for i, path in enumerate(cfg.filter_shape_prim_expr)
         )
         if filters and len(self._paths) > 1:
             found = ", ".join(f"{ENV_REGEX_NS}/{p}" for p in self._paths)
@@ -62,9 +70,20 @@ class ContactSensor(SensorBase):
                 f"{len(self._paths)}: {found}. Declare one sensor per body."
             )
         leaves = [p.rsplit("/", 1)[-1] for p in self._paths]
-        #: Names of the S sensing bodies; their paths where two robots use one name.
+        #: Names of the S sensing bodies; their paths where two robots use one name. With
+        #: ``sensor_shape_prim_expr`` the paths of the S sensing shapes.
         self.body_names: list[str] = leaves if len(set(leaves)) == len(leaves) else list(self._paths)
-        self._reader = engine.add_contact_reader(ContactQuery(tuple(self._paths), filters))
+        if cfg.sensor_shape_prim_expr:
+            shapes = [
+                shape
+                for i, path in enumerate(cfg.sensor_shape_prim_expr)
+                for shape in bodies.sensing_shapes(path, self._paths, f"{at}.sensor_shape_prim_expr[{i}]")
+            ]
+            self._paths = [s for s in bodies.shapes if s in shapes]
+            self.body_names = list(self._paths)
+        self._reader = engine.add_contact_reader(
+            ContactQuery(tuple(self._paths), filters, points=cfg.track_contact_points)
+        )
         self.num_filters = len(filters)
 
     @property
@@ -95,6 +114,7 @@ class ContactSensor(SensorBase):
         matrices = [zeros(E, H, S, F), zeros(E, depth, S, F), zeros(E, H, S, F)]
         self._state = torch.zeros(E, S, kernels.STATE_COLUMNS, dtype=torch.int32, device=dev)
         times = torch.zeros(4, E, S, device=dev)
+        points = torch.full((E, S, F if cfg.track_contact_points else 0, 3), torch.nan, device=dev)
         data = self.data = ContactSensorData(self._engine.name)
         data.net_normal_forces_w_history = Array.wrap(net[0])
         data.net_forces_w_history = Array.wrap(net[2])
@@ -111,6 +131,8 @@ class ContactSensor(SensorBase):
             if depth:
                 data.friction_force_matrix_w_history = Array.wrap(matrices[1])
                 data.friction_force_matrix_w = Array.wrap(matrices[1][:, 0])
+        if cfg.track_contact_points:
+            data.contact_pos_w = Array.wrap(points)
         if cfg.track_air_time:
             data.current_air_time = Array.wrap(times[0])
             data.current_contact_time = Array.wrap(times[1])
@@ -126,12 +148,17 @@ class ContactSensor(SensorBase):
             wp.from_torch(times),
             *(vec(t) for t in net),
             *(vec(t) for t in matrices),
+            vec(points),
         ]
         self._sample_args = [
             vec(reader.normal),
             vec(reader.friction),
             vec(reader.normal_matrix if reader.normal_matrix is not None else no_columns),
             vec(reader.friction_matrix if reader.friction_matrix is not None else no_columns),
+            wp.from_torch(
+                reader.points if reader.points is not None else torch.zeros(E, S, 0, 4, device=dev),
+                dtype=wp.vec4,
+            ),
             wp.float64(self._engine.dt),
             wp.float64(cfg.update_period),
             float(cfg.force_threshold),

@@ -60,6 +60,11 @@ def bench(
 
 def report(task: str, results: Sequence[StepTime]) -> dict[str, Any]:
     """Results with what is needed to compare them: versions and machine."""
+    return {"task": task, **machine(), "results": [result.as_dict() for result in results]}
+
+
+def machine() -> dict[str, Any]:
+    """Versions and machine."""
     from importlib.metadata import PackageNotFoundError, version
 
     versions = {}
@@ -69,12 +74,10 @@ def report(task: str, results: Sequence[StepTime]) -> dict[str, Any]:
         except PackageNotFoundError:
             continue
     return {
-        "task": task,
         "python": platform.python_version(),
         "machine": platform.machine(),
         "cpu_count": os.cpu_count(),
         "versions": versions,
-        "results": [result.as_dict() for result in results],
     }
 
 

@@ -37,7 +37,24 @@ class PlayRun(_PolicyRun):
     )
     video: bool | str = field(default=False, metadata={"help": "path of an .mp4 or .gif; true: <task>.mp4"})
     frames: bool | str = field(default=False, metadata={"help": "folder for numbered pictures; true: frames"})
-    plot: bool | str = field(default=False, metadata={"help": "path of a gait plot; true: <task>_gait.png"})
+    plot: bool | str | list[Any] = field(
+        default=False,
+        metadata={"help": "time series: default, or channels such as [feet_contact.net_forces_w:LF_.*:z,…]"},
+    )
+    plot_file: str | None = field(default=None, metadata={"help": "path of the plot; null: <task>_plot.png"})
+    plot_csv: bool | str = field(
+        default=False, metadata={"help": "path for the plotted numbers; true: <task>_plot.csv"}
+    )
+    viewer: str | None = field(default=None, metadata={"help": "browser: a live page at a printed address"})
+    viewer_host: str = field(
+        default="127.0.0.1",
+        metadata={"help": "address that the page listens on; 0.0.0.0: other machines too"},
+    )
+    viewer_port: int = field(default=8080, metadata={"help": "its port, or the next free one; 0: any"})
+    debug_vis: dict[str, Any] = field(
+        default_factory=dict,
+        metadata={"help": "scales of drawn sensors: force_scale (m/N), torque_scale (m/(N·m)), opacity, …"},
+    )
     camera: dict[str, Any] = field(
         default_factory=dict,
         metadata={"help": "camera settings: distance, azimuth, elevation, fovy, lookat, follow, …"},
@@ -76,4 +93,18 @@ class BenchRun:
     )
     steps: int = field(default=50, metadata={"help": "environment steps of one repeat"})
     repeats: int = field(default=5, metadata={"help": "repeats; medians are reported"})
+    output: str | None = field(default=None, metadata={"help": "JSON file for the numbers"})
+
+
+@dataclass
+class BenchSensorsRun:
+    """Options of ``forcelab bench sensors``."""
+
+    num_envs: int = field(default=4096, metadata={"help": "number of environments for the cost of a step"})
+    rounds: int = field(default=20, metadata={"help": "rounds in which every variant has its turn"})
+    steps: int = field(default=200, metadata={"help": "physics steps of one turn"})
+    creation: list[int] = field(
+        default_factory=lambda: [256, 512, 1024, 2048, 4096, 8192],
+        metadata={"help": "numbers of environments to create; []: none"},
+    )
     output: str | None = field(default=None, metadata={"help": "JSON file for the numbers"})

@@ -15,12 +15,17 @@ import torch
 from .device_logger import ProgressLine
 from .inference import Rollout, open_rollout, velocity_command
 
-#: Upper bounds a policy has to keep, by name of the result; tracking only where there is a velocity command.
-CRITERION = {"velocity_error": 0.25, "terminated_percent": 5.0}
+#: Upper bounds a policy has to keep, by name of the result; only those that a task has.
+CRITERION = {"velocity_error": 0.25, "terminated_percent": 5.0, "sliding_force_error_percent": 15.0}
 
 _LABELS = {
     "velocity_error": ("mean |v_xy - command|", "m/s"),
     "yaw_rate_error": ("mean |yaw rate - command|", "rad/s"),
+    "sliding_force_error_percent": ("mean |force - command| / command, sliding", "%"),
+    "force_error_percent": ("the same, all steps", "%"),
+    "contact_percent": ("steps in contact", "%"),
+    "path_error": ("mean distance from the target", "m"),
+    "slide_speed": ("mean sliding speed", "m/s"),
     "terminated_percent": ("episodes terminated early", "%"),
     "mean_return": ("mean return", ""),
     "mean_episode_length": ("mean episode length", "s"),
@@ -60,7 +65,8 @@ def evaluate(
         ``task``, ``checkpoint``, ``iteration``, ``num_envs``, ``episode_length_s``; ``mean_return``,
         ``mean_episode_length`` (s) of each environment's first episode; ``terminated_percent``: share of them
         that ended before their time; with a velocity command ``velocity_error`` (m/s) and ``yaw_rate_error``
-        (rad/s), means over all environments and steps after ``settle``; ``criterion`` and ``passed``.
+        (rad/s), means over all environments and steps after ``settle``; likewise everything that the command
+        terms' ``evaluation()`` gives, under its names; ``criterion`` and ``passed``.
 
     Raises:
         CheckpointError: No such checkpoint, or it does not fit.
@@ -112,6 +118,10 @@ def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = 
     fell = torch.zeros_like(running)
     returns, lengths = zeros.clone(), zeros.clone()
     tracking = torch.zeros(3, device=device, dtype=torch.float64)
+    manager: Any = getattr(base, "command_manager", None)
+    terms = [manager.get_term(name) for name in getattr(manager, "active_terms", None) or ()]
+    names = [name for term in terms for name in term.evaluation()]
+    judged = torch.zeros(2, len(names), device=device, dtype=torch.float64)
     progress = ProgressLine(stream) if stream is not None else None
     every = max(1, round(1.0 / dt))
 
@@ -124,10 +134,15 @@ def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = 
         lengths += running
         fell |= running & done & ~extras["time_outs"]
         running &= ~done
+        # Environments that were just reset have age 0 and a new pose.
+        old_enough = base.episode_length_buf > settle_steps
+        if names:
+            pairs = [pair for term in terms for pair in term.evaluation().values()]
+            values, counts = (torch.stack(x, dim=1) for x in zip(*pairs, strict=True))
+            counts = counts & old_enough[:, None]
+            judged += torch.stack([torch.where(counts, values, 0.0).sum(0), counts.sum(0)]).double()
         if found is not None and command is not None:
             data = found[1].data
-            # Environments that were just reset have age 0 and a new pose.
-            old_enough = base.episode_length_buf > settle_steps
             planar = torch.linalg.vector_norm(data.root_lin_vel_b[:, :2] - command[:, :2], dim=1)
             yaw = (data.root_ang_vel_b[:, 2] - command[:, 2]).abs()
             zero = torch.zeros_like(planar)
@@ -150,9 +165,12 @@ def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = 
         "mean_episode_length": float(lengths.mean()) * dt,
         "terminated_percent": 100.0 * float(fell.float().mean()),
     }
+    if found is not None or names:
+        results["settle_s"] = settle
+    sums, numbers = judged.tolist()
+    results.update({n: x / c if c else math.nan for n, x, c in zip(names, sums, numbers, strict=True)})
     if found is not None:
         planar_sum, yaw_sum, count = tracking.tolist()
-        results["settle_s"] = settle
         results["velocity_error"] = planar_sum / count if count else math.nan
         results["yaw_rate_error"] = yaw_sum / count if count else math.nan
     base.pop_logs()
@@ -171,7 +189,7 @@ def print_results(results: Mapping[str, Any], stream: TextIO | None = None) -> N
         if name not in results:
             continue
         value, bound = results[name], results["criterion"].get(name)
-        line = f"  {label:<28}{value:>10.3f} {unit:<6}"
+        line = f"  {label:<44}{value:>10.3f} {unit:<6}"
         if bound is not None:
             line += f"  at most {bound:g}: {'met' if value <= bound else 'NOT met'}"
         print(line.rstrip(), file=out)

@@ -78,7 +78,7 @@ def layout_description(policy: Policy) -> dict[str, Any]:
         "step_dt": policy.header.get("step_dt"),
         "input": {"name": "obs", "size": start, "terms": terms},
         "output": {"name": "actions", "size": first, "clip": policy.clip_actions, "terms": actions},
-        "applied": "clip(scale * action + offset)",
+        "applied": "clip(scale * action + offset), as the term's type says",
         "normalization": "inside the network" if policy.header["actor"].get("obs_normalization") else "none",
     }
 

@@ -21,7 +21,7 @@ def policy_layout(env: RslRlVecEnv, policy_groups: Sequence[str]) -> dict[str, A
     Returns:
         ``policy_groups``: the names; ``observations``: group → list of terms (``name``, ``size``, ``scale``,
         ``clip``, ``history_length``, and ``joint_names`` or ``body_names`` where the term has some) in order
-        of concatenation; ``actions``: list of terms (``name``, ``size``, ``joint_names``, ``scale``,
+        of concatenation; ``actions``: list of terms (``name``, ``type``, ``size``, ``joint_names``, ``scale``,
         ``offset``, ``clip``).
     """
     base = env.unwrapped
@@ -96,6 +96,7 @@ def _action_terms(env: RslRlVecEnv) -> list[dict[str, Any]]:
         terms.append(
             {
                 "name": name,
+                "type": type(term).__name__,
                 "size": int(term.action_dim),
                 "joint_names": None if joints is None else [str(j) for j in joints],
                 "scale": _plain(_first(term, ("scale", "_scale"))),
@@ -107,6 +108,7 @@ def _action_terms(env: RslRlVecEnv) -> list[dict[str, Any]]:
         terms = [
             {
                 "name": "actions",
+                "type": None,
                 "size": env.num_actions,
                 "joint_names": None,
                 "scale": None,

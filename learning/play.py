@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watch a trained policy: numbers on the terminal, a video, single frames, a gait plot."""
+"""Watch a trained policy: numbers on the terminal, a page in the browser, a video, single frames, a plot."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import torch
 
 from forcelab.physics import checks
+from forcelab.physics.errors import near
 
 from .inference import open_rollout, velocity_command
 
@@ -25,8 +27,14 @@ def play(
     command: Sequence[float] | None = None,
     video: str | os.PathLike[str] | None = None,
     frames: str | os.PathLike[str] | None = None,
-    plot: str | os.PathLike[str] | None = None,
+    plot: bool | str | os.PathLike[str] | Sequence[Any] | None = None,
+    plot_file: str | os.PathLike[str] | None = None,
+    plot_csv: str | os.PathLike[str] | None = None,
+    viewer: str | None = None,
+    viewer_host: str = "127.0.0.1",
+    viewer_port: int = 8080,
     camera: Any = None,
+    debug_vis: Mapping[str, Any] | None = None,
     width: int = 640,
     height: int = 480,
     noise: bool = False,
@@ -37,17 +45,26 @@ def play(
 ) -> dict[str, Any]:
     """Step a policy's mean actions and show environment 0.
 
+    Sensors whose configuration says ``debug_vis=True`` are drawn in pages, videos and pictures; if none does, the
+    net forces of a contact sensor are (that on the feet, where there is one).
+
     Args:
         composed: :func:`forcelab.configs.compose`'s result.
         checkpoint: ``latest``, ``pretrained``, a file, a run folder or a run name.
         num_envs: Number of environments; up to 16 of them are drawn.
-        duration: Simulated time in s; None: one episode.
+        duration: Simulated time in s; None: one episode, or with a viewer until it is stopped.
         command: Velocity command (m/s, m/s, rad/s) held throughout, for tasks that have one; None: the task's
         own.
         video: Path of an .mp4 or .gif to write.
         frames: Folder for numbered pictures.
-        plot: Path of a gait plot (contact and vertical force of each foot); needs a contact sensor.
+        plot: Channels to plot, see :class:`forcelab.viewers.SeriesRecorder`: ``default`` (or True), one channel, or
+            a list. A path of a picture stands for ``default`` with that ``plot_file``.
+        plot_file: Path of the plot; None: ``<task>_plot.png``.
+        plot_csv: Path for the plotted numbers as a table.
+        viewer: ``browser``: a page at a printed address, see :class:`forcelab.viewers.BrowserViewer`.
+        viewer_host, viewer_port: Where it listens.
         camera: Camera settings for :class:`forcelab.viewers.FrameRecorder`.
+        debug_vis: Scales of what sensors show, see :class:`forcelab.viewers.DebugVisCfg`.
         width, height: Size of the pictures in pixels.
         noise: Keep the observation noise.
         pushes: Keep events of mode ``interval``.
@@ -56,17 +73,20 @@ def play(
         stream: Where it is printed; None: standard output.
 
     Returns:
-        ``times`` (T,) s; ``command``, ``measured`` (T, 3) for environment 0 with a velocity command;
-        ``contact`` (T, S) bool, ``forces`` (T, S) N and ``names`` with a contact sensor; ``files`` that were
-        written.
+        ``times`` (T,) s; ``command``, ``measured`` (T, 3) for environment 0 with a velocity command; ``panels``
+        with a plot; ``files`` that were written.
 
     Raises:
         CheckpointError: No such checkpoint, or it does not fit.
-        ValueError: ``command`` or ``plot`` for a task that has no velocity command or contact sensor.
+        ValueError: ``command`` for a task that has no velocity command; a plot channel, viewer or scale that there
+            is not.
     """
     out = sys.stdout if stream is None else stream
     if duration is not None:
         checks.number(duration, "duration", above=0.0, unit="s")
+    if viewer not in (None, "none", "browser"):
+        raise ValueError(f"viewer={viewer!r} is no viewer.{near(str(viewer), ['browser', 'none'])}")
+    channels, plot_file = _what_to_plot(plot, plot_file, plot_csv, f"{composed.task}_plot.png")
     rollout = open_rollout(
         composed,
         checkpoint,
@@ -78,99 +98,149 @@ def play(
         make_env=make_env,
     )
     env, base, policy = rollout.env, rollout.base, rollout.policy
-    recorder = None
+    recorder = page = series = None
     try:
-        found = velocity_command(base)
-        sensor = feet_sensor(base) if plot is not None else None
-        if plot is not None and sensor is None:
-            raise ValueError(f"plot={str(plot)!r}: task {composed.task!r} has no contact sensor.")
+        if channels is not None:
+            from forcelab.viewers import SeriesRecorder
+
+            series = SeriesRecorder(base, channels)
+        shown = min(num_envs, 16)
         if video is not None or frames is not None:
             from forcelab.viewers import FrameRecorder
 
             recorder = FrameRecorder(
-                base.scene, env_ids=range(min(num_envs, 16)), width=width, height=height, camera=camera
+                base.scene, range(shown), width=width, height=height, camera=camera, debug_vis=debug_vis
             )
-        data = _run(rollout, composed.task, duration, found, sensor, recorder, video is not None, out)
+        if viewer == "browser":
+            from forcelab.viewers import BrowserViewer
+
+            page = BrowserViewer(
+                base.scene,
+                shown,
+                host=viewer_host,
+                port=viewer_port,
+                sensors=_drawn(base) or [n for n in [_feet_name(base)] if n],
+                debug_vis=debug_vis,
+            )
+        steps = _num_steps(base, duration, endless=page is not None)
+        data = _run(rollout, composed.task, steps, series, recorder, page, out)
         files: list[Path] = []
         if recorder is not None and video is not None:
-            files.append(recorder.save_video(video, fps=data.pop("fps")))
+            files.append(recorder.save_video(video, fps=data["fps"]))
         if recorder is not None and frames is not None:
             saved = recorder.save_frames(frames)
             files.append(Path(frames))
             print(f"{len(saved)} pictures in {frames}", file=out)
-        if plot is not None:
-            from forcelab.viewers import plot_gait
+        if series is not None:
+            from forcelab.viewers import plot_series
 
-            velocities = {k: data[k] for k in ("command", "measured") if k in data}
+            data["panels"] = series.panels()
             title = f"{composed.task}, {policy.iteration} iterations"
-            files.append(
-                plot_gait(
-                    data["times"], data["contact"], data["forces"], data["names"], plot, title, **velocities
-                )
-            )
+            files.append(plot_series(series.times, data["panels"], plot_file, title, series.resets))
+            if plot_csv is not None:
+                files.append(series.save_csv(plot_csv))
         data["files"] = files
         for path in files:
             print(f"Wrote {path}", file=out)
         return data
     finally:
-        if recorder is not None:
-            recorder.close()
+        for opened in (recorder, page):
+            if opened is not None:
+                opened.close()
         env.close()
+
+
+def _what_to_plot(plot: Any, file: Any, csv: Any, default_file: str) -> tuple[Any, Any]:
+    """Channels (None: no plot) and the picture's path."""
+    if isinstance(plot, os.PathLike) or (
+        isinstance(plot, str) and Path(plot).suffix in (".png", ".svg", ".pdf")
+    ):
+        if file is not None:
+            raise ValueError(f"plot={str(plot)!r} and plot_file={str(file)!r} both name a picture.")
+        plot, file = "default", plot
+    if plot is None or plot is False:
+        if file is None and csv is None:
+            return None, None
+        plot = "default"
+    return ("default" if plot is True else plot), (default_file if file is None else file)
+
+
+def _num_steps(base: Any, duration: float | None, endless: bool) -> int | None:
+    if duration is not None:
+        return max(1, round(duration / float(base.step_dt)))
+    return None if endless else int(base.max_episode_length)
 
 
 @torch.no_grad()
 def _run(
-    rollout: Any,
-    task: str,
-    duration: float | None,
-    found: tuple[str, Any] | None,
-    sensor: Any,
-    recorder: Any,
-    for_video: bool,
-    out: TextIO,
+    rollout: Any, task: str, steps: int | None, series: Any, recorder: Any, page: Any, out: TextIO
 ) -> dict[str, Any]:
+    """Play ``steps`` steps, or until the page is stopped (or Ctrl-C pressed)."""
     env, base, policy = rollout.env, rollout.base, rollout.policy
     dt = float(base.step_dt)
-    steps = int(base.max_episode_length) if duration is None else max(1, round(duration / dt))
     # At most 50 pictures per simulated second.
     stride = max(1, round(0.02 / dt))
     second = max(1, round(1.0 / dt))
-    print(f"Playing {task} for {steps * dt:g} s: {rollout.path} (iteration {policy.iteration})", file=out)
+    length = f"for {steps * dt:g} s" if steps is not None else "until it is stopped"
+    print(f"Playing {task} {length}: {rollout.path} (iteration {policy.iteration})", file=out)
+    if page is not None:
+        print(f"Open {page.url} in a browser; Stop there, or Ctrl-C here, ends it.", file=out, flush=True)
 
     obs, _ = env.reset()
     policy.reset()
+    found = velocity_command(base)
     term = base.command_manager.get_term(found[0]) if found else None
-    rows: dict[str, list[torch.Tensor]] = {"command": [], "measured": [], "contact": [], "forces": []}
+    rows: dict[str, list[torch.Tensor]] = {"command": [], "measured": []}
     falls = torch.zeros((), device=env.device)
     total = torch.zeros((), device=env.device)
-    for step in range(steps):
-        if term is not None:
-            rows["command"].append(term.vel_command_b[0].clone())
-        obs, reward, done, extras = env.step(policy(obs))
-        policy.reset(done)
-        total += reward.mean()
-        falls += (done & ~extras["time_outs"]).sum()
-        if found is not None:
-            data = found[1].data
-            rows["measured"].append(
-                torch.cat([data.root_lin_vel_b[0, :2], data.root_ang_vel_b[0, 2:3]]).clone()
-            )
-        if sensor is not None:
-            net = sensor.data.net_forces_w[0]
-            rows["contact"].append(torch.linalg.vector_norm(net, dim=-1) > 1.0)
-            rows["forces"].append(net[:, 2].clone())
-        if recorder is not None and step % stride == 0:
-            recorder.capture(arrows=_arrows(recorder, base))
-        if (step + 1) % second == 0 or step + 1 == steps:
-            _print_second(out, (step + 1) * dt, rows, second, total, falls)
-    results: dict[str, Any] = {"times": [(i + 1) * dt for i in range(steps)]}
+    played = 0
+    try:
+        for step in itertools.count() if steps is None else range(steps):
+            if page is not None:
+                if not page.wait(dt):
+                    break
+                if page.take_reset():
+                    obs, _ = env.reset()
+                    policy.reset()
+            if steps is None:  # for the last second's means only
+                for kept in rows.values():
+                    del kept[:-second]
+            if term is not None:
+                rows["command"].append(term.vel_command_b[0].clone())
+            if series is not None:
+                series.before_step()
+            obs, reward, done, extras = env.step(policy(obs))
+            policy.reset(done)
+            total += reward.mean()
+            falls += (done & ~extras["time_outs"]).sum()
+            if found is not None:
+                data = found[1].data
+                velocity = torch.cat([data.root_lin_vel_b[0, :2], data.root_ang_vel_b[0, 2:3]])
+                rows["measured"].append(velocity.clone())
+            if series is not None:
+                series.after_step(done)
+            if recorder is not None and step % stride == 0:
+                recorder.capture(arrows=_arrows(recorder, base))
+            if page is not None:
+                page.draw(_page_text(task, (step + 1) * dt, rows))
+            played = step + 1
+            if played % second == 0 or played == steps:
+                _print_second(out, played * dt, rows, second, total, falls)
+    except KeyboardInterrupt:
+        if steps is not None:
+            raise
+    results: dict[str, Any] = {"times": [(i + 1) * dt for i in range(played)], "fps": 1.0 / (dt * stride)}
     results.update({name: torch.stack(values).cpu().numpy() for name, values in rows.items() if values})
-    if sensor is not None:
-        results["names"] = list(sensor.body_names)
-    if for_video:
-        results["fps"] = 1.0 / (dt * stride)
     base.pop_logs()
     return results
+
+
+def _page_text(task: str, time: float, rows: Any) -> str:
+    text = f"**{task}**, {time:.1f} s"
+    if rows["command"]:
+        text += f"  \ncommand {_velocity(rows['command'][-1].tolist())}"
+        text += f"  \nmeasured {_velocity(rows['measured'][-1].tolist())}"
+    return text
 
 
 def _print_second(
@@ -191,17 +261,21 @@ def _velocity(values: Sequence[float]) -> str:
     return f"({values[0]:+.2f}, {values[1]:+.2f} m/s, {values[2]:+.2f} rad/s)"
 
 
-def feet_sensor(base: Any) -> Any:
-    """The contact sensor to plot: one whose name says feet or foot, else the first; None without any."""
+def _drawn(base: Any) -> list[str]:
+    """Sensors whose configuration asks to draw them."""
+    return [name for name, sensor in base.scene.sensors.items() if sensor.cfg.debug_vis]
+
+
+def _feet_name(base: Any) -> str | None:
+    """The contact sensor to draw by default: one whose name says feet or foot, else the first; None without any."""
     from forcelab.sensors import ContactSensor
 
-    sensors = {n: s for n, s in base.scene.sensors.items() if isinstance(s, ContactSensor)}
-    for name, sensor in sensors.items():
-        if "feet" in name.lower() or "foot" in name.lower():
-            return sensor
-    return next(iter(sensors.values()), None)
+    names = [n for n, s in base.scene.sensors.items() if isinstance(s, ContactSensor)]
+    feet = [n for n in names if "feet" in n.lower() or "foot" in n.lower()]
+    return next(iter([*feet, *names]), None)
 
 
 def _arrows(recorder: Any, base: Any) -> list[Any]:
-    sensor = feet_sensor(base)
-    return [] if sensor is None else recorder.contact_arrows(sensor)
+    """Net forces on the feet, unless sensors are drawn anyway."""
+    name = None if _drawn(base) else _feet_name(base)
+    return [] if name is None else recorder.contact_arrows(base.scene[name])

@@ -62,6 +62,17 @@ class CommandTerm(ManagerTermBase):
     def _update_metrics(self) -> None:
         """Update :attr:`metrics` in place, once per step, before environments are reset."""
 
+    def evaluation(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+        """What ``forcelab evaluate`` averages: by name, values of the last step (E,) and where they count (E,) bool.
+
+        They are taken before environments are reset, as in :meth:`_update_metrics`.
+        """
+        return {}
+
+    def tracking(self) -> dict[str, tuple[str, torch.Tensor, torch.Tensor]]:
+        """What plots compare: by name the unit, what is commanded (E,), and what is measured (E,) of the same."""
+        return {}
+
     def compute(self, dt: float | torch.Tensor) -> None:
         """Let ``dt`` s pass (a number, or (E,)), draw where the time is over, update the command."""
         self.time_left.sub_(dt)

@@ -241,7 +241,13 @@ class ObservationManager(ManagerBase):
         params: dict[str, Any] = dict(cfg.params)
         if inspect.isclass(function):
             made: Any = function
-            instance = made(cfg, tuple(sample.shape), self.device)
+            if getattr(cfg, "dt", 0.0) is None:
+                cfg.dt = self._env.step_dt
+            try:
+                instance = made(cfg, tuple(sample.shape), self.device)
+            except Exception as error:
+                error.add_note(f"(while making {path})")
+                raise
             if isinstance(instance, ModifierBase) or hasattr(instance, "reset"):
                 pipe.stateful.append((instance, takes(instance.reset)))
             function, params = instance, {}

@@ -182,3 +182,90 @@ def quat_apply_inverse(quat: torch.Tensor, vec: torch.Tensor) -> torch.Tensor:
     xyz, vec = torch.broadcast_tensors(xyz, vec)
     t = 2.0 * torch.linalg.cross(xyz, vec)
     return vec - w * t + torch.linalg.cross(xyz, t)
+
+
+def body_point(
+    env: Env, asset_cfg: SceneEntityCfg, point: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A point fixed to the first selected body: position (E, 3) relative to the environment's origin, m,
+    velocity (E, 3), m/s, and the body's quaternion (E, 4) xyzw; world axes.
+
+    Args:
+        env: The environment.
+        asset_cfg: The asset and its body.
+        point: (3,) or (E, 3) in the body's frame, m.
+    """
+    data, ids = env.scene[asset_cfg.name].data, asset_cfg.body_ids
+    pose, vel = data.body_pose_w[:, ids][:, 0], data.body_vel_w[:, ids][:, 0]
+    arm = quat_apply(pose[:, 3:], point)
+    velocity = vel[:, :3] + torch.linalg.cross(vel[:, 3:], arm)
+    return pose[:, :3] + arm - env.scene.env_origins, velocity, pose[:, 3:]
+
+
+def step_normal_force(env: Env, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+    """Normal force between the sensor's first selected body and its filter partners, N. (E,)
+
+    Summed over the filter columns and averaged over the samples of the last environment step, so the sensor needs
+    filters and, to see the whole step, ``history_length`` of at least the decimation.
+    """
+    history = env.scene[sensor_cfg.name].data.normal_force_matrix_w_history
+    if history is None:
+        raise ValueError(
+            f"sensor {sensor_cfg.name!r} has no filters and so no force matrix. Set its filter_prim_paths_expr."
+        )
+    samples = select(history[:, : env.decimation], 2, sensor_cfg.body_ids)[:, :, 0]
+    return torch.linalg.vector_norm(samples.sum(dim=2).mean(dim=1), dim=-1)
+
+
+_FRAMES = ("sensor", "body", "world")
+
+
+def joint_wrench(
+    env: Env, sensor_cfg: SceneEntityCfg, frame: str = "sensor", filtered: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Force, N, and torque about the joint anchor, N·m, (E, n, 3) each, of the selected bodies' joints.
+
+    For the arguments and errors see :func:`forcelab.mdp.body_incoming_wrench`.
+    """
+    sensor, ids = env.scene[sensor_cfg.name], sensor_cfg.body_ids
+    data = sensor.data
+    force, torque = (data.filtered_force, data.filtered_torque) if filtered else (data.force, data.torque)
+    if force is None or torque is None:
+        if filtered and data.force is not None:
+            raise ValueError(
+                f"joint wrench sensor {sensor_cfg.name!r} has no low-pass filter; set its cutoff_frequency [Hz]."
+            )
+        raise RuntimeError(
+            f"joint wrench sensor {sensor_cfg.name!r} has no data before the simulation starts."
+        )
+    force, torque = select(force, 1, ids), select(torque, 1, ids)
+    if frame not in _FRAMES:
+        raise ValueError(f"frame is {frame!r}.{near(str(frame), _FRAMES)}")
+    if frame == "sensor":
+        return force, torque
+    quat = select(sensor.joint_frame[None, :, 3:], 1, ids)
+    if frame == "world":
+        bodies = env.scene[sensor.asset_name].data.body_quat_w.index_select(1, sensor.asset_body_ids)
+        quat = quat_mul(select(bodies, 1, ids), quat)
+    return quat_apply(quat, force), quat_apply(quat, torque)
+
+
+def wrench_and_limits(
+    env: Env, sensor_cfg: SceneEntityCfg, force_limit: float | None, torque_limit: float | None
+) -> list[tuple[torch.Tensor, float]]:
+    """(E, n, 3) forces and torques of the selected joints, each with its limit, without those that have none.
+
+    Raises:
+        ValueError: No limit is given, or one is not above 0.
+    """
+    if force_limit is None and torque_limit is None:
+        raise ValueError("Neither force_limit [N] nor torque_limit [N·m] is given; give at least one.")
+    limits = {"force_limit": force_limit, "torque_limit": torque_limit}
+    found = []
+    for (name, limit), vector in zip(limits.items(), joint_wrench(env, sensor_cfg), strict=True):
+        if limit is None:
+            continue
+        if not isinstance(limit, torch.Tensor) and not limit > 0.0:
+            raise ValueError(f"{name} is {limit!r}; it must be above 0.")
+        found.append((vector, limit))
+    return found

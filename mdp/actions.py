@@ -13,8 +13,9 @@ from forcelab.managers import ActionTerm
 from forcelab.managers.scene_entity_cfg import match_names
 from forcelab.physics import checks
 
-from ._util import Env
+from ._util import Env, where_env
 from .actions_cfg import (
+    IncrementalJointPositionActionCfg,
     JointActionCfg,
     JointEffortActionCfg,
     JointPositionActionCfg,
@@ -149,6 +150,46 @@ class RelativeJointPositionAction(JointAction):
         """Set the targets, at every physics step."""
         target = self._asset.data.joint_pos[:, self.joint_ids] + self._processed_actions
         self._asset.set_joint_position_target(target, joint_ids=self.joint_ids)
+
+
+class IncrementalJointPositionAction(JointAction):
+    """Joint position targets that move: target += clip(scale · raw + offset) once per environment step, rad or m.
+
+    With a soft drive the lead of the target over the joint is a torque, so the policy moves forces as it moves
+    positions, and holds both with an action of 0. The lead is at most ``max_lead``, and targets stay within the
+    soft position limits. A reset puts the targets where the joints are.
+    """
+
+    cfg: IncrementalJointPositionActionCfg
+
+    def __init__(self, cfg: IncrementalJointPositionActionCfg, env: Env) -> None:
+        super().__init__(cfg, env)
+        self.max_lead = self._parameter(cfg.max_lead, torch.inf, "max_lead")
+        if bool((self.max_lead <= 0.0).any()):
+            raise ValueError(f"{type(cfg).__name__}.max_lead is {cfg.max_lead!r}; it must be above 0.")
+        self._processed_actions.copy_(self._asset.data.default_joint_pos[:, self.joint_ids])
+
+    def process_actions(self, actions: torch.Tensor) -> None:
+        """Take the policy's numbers (E, n) and move the targets, once per environment step."""
+        held = self._processed_actions.clone()
+        super().process_actions(actions)
+        data = self._asset.data
+        position, limits = data.joint_pos[:, self.joint_ids], data.soft_joint_pos_limits[:, self.joint_ids]
+        target = torch.clamp(
+            held + self._processed_actions, position - self.max_lead, position + self.max_lead
+        )
+        torch.clamp(target, limits[..., 0], limits[..., 1], out=self._processed_actions)
+
+    def apply_actions(self) -> None:
+        """Set the targets, at every physics step."""
+        self._asset.set_joint_position_target(self._processed_actions, joint_ids=self.joint_ids)
+
+    def reset(self, env_mask: torch.Tensor | None = None) -> None:
+        """Put the targets of the chosen environments where the joints are, and forget the raw actions."""
+        super().reset(env_mask)
+        position = self._asset.data.joint_pos[:, self.joint_ids]
+        self._processed_actions.copy_(where_env(env_mask, position, self._processed_actions))
+        self.apply_actions()  # so that observations of the targets are right before the first step
 
 
 class JointVelocityAction(JointAction):

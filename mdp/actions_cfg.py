@@ -54,6 +54,20 @@ class RelativeJointPositionActionCfg(JointActionCfg):
 
 
 @dataclass
+class IncrementalJointPositionActionCfg(JointActionCfg):
+    """Position targets that move by increments, rad or m. See
+    :class:`forcelab.mdp.IncrementalJointPositionAction`.
+
+    Attributes:
+        max_lead: The target stays within this distance of the joint's position, rad or m: one number for all
+            joints, or {regex: number}; joints that no key matches have no bound.
+    """
+
+    class_type: Any = "forcelab.mdp.actions.IncrementalJointPositionAction"
+    max_lead: float | dict[str, float] = 0.2
+
+
+@dataclass
 class JointVelocityActionCfg(JointActionCfg):
     """Velocity targets, rad/s or m/s. See :class:`forcelab.mdp.JointVelocityAction`.
 

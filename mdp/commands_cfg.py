@@ -88,3 +88,60 @@ class UniformVelocityCommandCfg(CommandTermCfg):
                     setattr(old, f.name, getattr(value, f.name))
         else:
             super().__setattr__("ranges", value)
+
+
+@dataclass
+class SlidingPressRangesCfg(LiveCfg):
+    """Bounds (lower, upper) of a :class:`SlidingPressCommandCfg`'s draws.
+
+    Attributes:
+        force: Normal force, N.
+        speed: Speed of the target point, m/s.
+    """
+
+    _live: ClassVar[frozenset[str]] = frozenset({"force", "speed"})
+
+    force: tuple[float, float] = (5.0, 30.0)
+    speed: tuple[float, float] = (0.05, 0.2)
+
+
+@dataclass
+class SlidingPressCommandCfg(CommandTermCfg):
+    """Press on a surface while following a moving point. See :class:`forcelab.mdp.SlidingPressCommand`.
+
+    Attributes:
+        resampling_time_range: (from the base) seconds between two draws of force, speed and direction.
+        asset_name, body_name: The robot and the body that presses.
+        point: The point of that body that follows, in its frame, m.
+        sensor_name: Contact sensor of that body, filtered on what it presses against, with a history over one
+            environment step.
+        patch: (x lower, x upper, y lower, y upper) of the area in which the target point moves, m, relative to
+            the environment's origin.
+        ranges: Bounds of the draws; a mapping is accepted.
+        force_rate: The commanded force moves to a newly drawn one at this rate, N/s.
+        max_acceleration: The target point turns and changes its speed at this rate, along x and y each, m/s².
+        settle_time: Metrics count from this age of an episode on, s: the tool starts above the surface.
+    """
+
+    Ranges: ClassVar[type[SlidingPressRangesCfg]] = SlidingPressRangesCfg
+
+    class_type: Any = "forcelab.mdp.commands.SlidingPressCommand"
+    resampling_time_range: tuple[float, float] = (2.0, 4.0)
+    asset_name: str = "robot"
+    body_name: str = "tool"
+    point: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    sensor_name: str = "tool_contact"
+    patch: tuple[float, float, float, float] = (0.4, 0.6, -0.1, 0.1)
+    ranges: SlidingPressRangesCfg = field(default_factory=SlidingPressRangesCfg)
+    force_rate: float = 25.0
+    max_acceleration: float = 1.0
+    settle_time: float = 2.0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "ranges" and isinstance(value, Mapping):
+            known = [f.name for f in fields(SlidingPressRangesCfg)]
+            for key in value:
+                if key not in known:
+                    raise TypeError(f"SlidingPressCommandCfg.ranges: no field {key!r}.{near(key, known)}")
+            value = SlidingPressRangesCfg(**value)
+        super().__setattr__(name, value)

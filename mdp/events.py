@@ -55,7 +55,8 @@ def reset_root_state_uniform(
         env_mask: Chosen environments.
         pose_range: {x, y, z: (lo, hi) m in the world frame; roll, pitch, yaw: (lo, hi) rad, a rotation
             applied in the default pose's own frame}. Absent keys are 0.
-        velocity_range: The same keys, m/s and rad/s in the world frame.
+        velocity_range: The same keys, m/s and rad/s in the world frame; not used for a root that is fixed to
+            the world.
         asset_cfg: The asset.
     """
     asset = env.scene[asset_cfg.name]
@@ -67,7 +68,8 @@ def reset_root_state_uniform(
         (default[:, :3] + offset[:, :3], quat_mul(default[:, 3:], quat_from_euler_xyz(offset[:, 3:]))), dim=1
     )
     asset.write_root_pose(pose, env_mask=env_mask)
-    asset.write_root_velocity(data.default_root_vel + velocity, env_mask=env_mask)
+    if not asset.is_fixed_base:
+        asset.write_root_velocity(data.default_root_vel + velocity, env_mask=env_mask)
 
 
 def _write_joints(

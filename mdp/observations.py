@@ -10,7 +10,7 @@ import torch
 
 from forcelab.managers import SceneEntityCfg
 
-from ._util import ROBOT, Env, quat_apply_inverse
+from ._util import ROBOT, Env, joint_wrench, quat_apply_inverse
 
 # -- root state
 
@@ -33,6 +33,12 @@ def base_ang_vel(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
 def projected_gravity(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
     """Unit vector of gravity in the root frame; (0, 0, -1) when upright. (E, 3)"""
     return env.scene[asset_cfg.name].data.projected_gravity_b
+
+
+def base_heading(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Cosine and sine of the root's heading from the world's x axis. (E, 2)"""
+    heading = env.scene[asset_cfg.name].data.heading_w
+    return torch.stack((heading.cos(), heading.sin()), dim=1)
 
 
 def root_pos_w(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
@@ -66,6 +72,11 @@ def body_pose_w(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
     return torch.cat((position, pose[..., 3:]), dim=-1).flatten(1)
 
 
+def body_friction(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sliding friction coefficients of the selected bodies. (E, n)"""
+    return env.scene[asset_cfg.name].data.body_friction[:, asset_cfg.body_ids]
+
+
 # -- joints
 
 
@@ -96,6 +107,12 @@ def joint_vel_rel(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
     """Velocities of the selected joints minus their defaults, rad/s or m/s. (E, n)"""
     data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
     return data.joint_vel[:, ids] - data.default_joint_vel[:, ids]
+
+
+def joint_pos_target_lead(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Position targets of the selected joints minus their positions, rad or m. (E, n)"""
+    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
+    return data.joint_pos_target[:, ids] - data.joint_pos[:, ids]
 
 
 def joint_effort(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
@@ -155,21 +172,54 @@ def body_contact_time(env: Env, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
     return env.scene[sensor_cfg.name].data.current_contact_time[:, sensor_cfg.body_ids]
 
 
-def body_incoming_wrench(env: Env, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+def body_incoming_wrench(
+    env: Env, sensor_cfg: SceneEntityCfg, frame: str = "sensor", filtered: bool = False
+) -> torch.Tensor:
     """Wrench that each selected body's joint applies to it. (E, 6·n)
 
-    Per body the force (N), then the torque (N·m), in the child-side joint frame. ``sensor_cfg`` names a joint
-    wrench sensor and its bodies. Raises RuntimeError before the simulation has started.
+    Per body the force (N), then the torque (N·m) about the child-side joint anchor.
+
+    Args:
+        env: The environment.
+        sensor_cfg: A joint wrench sensor and its bodies.
+        frame: Axes: "sensor": the child-side joint frame, as the sensor reports; "body": the child body's
+            frame; "world".
+        filtered: What the sensor's low-pass filter lets pass; needs its ``cutoff_frequency``.
+
+    Raises:
+        RuntimeError: The simulation has not started.
+        ValueError: Unknown frame, or the sensor has no filter.
     """
-    data = env.scene[sensor_cfg.name].data
-    force, torque = data.force, data.torque
-    if force is None or torque is None:
-        raise RuntimeError(
-            f"body_incoming_wrench: joint wrench sensor {sensor_cfg.name!r} has no data before the "
-            "simulation starts."
-        )
-    ids = sensor_cfg.body_ids
-    return torch.cat((force[:, ids], torque[:, ids]), dim=-1).flatten(1)
+    return torch.cat(joint_wrench(env, sensor_cfg, frame, filtered), dim=-1).flatten(1)
+
+
+# -- other sensors
+
+
+def height_scan(env: Env, sensor_cfg: SceneEntityCfg, offset: float = 0.5) -> torch.Tensor:
+    """How far below the body that carries a ray caster each ray meets the ground, minus ``offset``, m. (E, R)
+
+    A ray that meets nothing within the sensor's ``max_distance`` counts as that far below.
+    """
+    sensor = env.scene[sensor_cfg.name]
+    data = sensor.data
+    below = data.pos_w[:, 2:3] - data.ray_hits_w[..., 2]
+    return torch.where(torch.isinf(below), sensor.cfg.max_distance, below) - offset
+
+
+def imu_lin_acc(env: Env, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+    """Linear acceleration that an IMU reads, its gravity bias included, sensor frame, m/s². (E, 3)"""
+    return env.scene[sensor_cfg.name].data.lin_acc_b
+
+
+def imu_ang_vel(env: Env, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+    """Angular velocity that an IMU reads, sensor frame, rad/s. (E, 3)"""
+    return env.scene[sensor_cfg.name].data.ang_vel_b
+
+
+def imu_projected_gravity(env: Env, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+    """Unit vector of gravity in an IMU's frame; (0, 0, -1) when upright. (E, 3)"""
+    return env.scene[sensor_cfg.name].data.projected_gravity_b
 
 
 # -- actions, commands, time

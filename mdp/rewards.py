@@ -7,11 +7,13 @@ are positive here and get a negative weight.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from forcelab.managers import SceneEntityCfg
 
-from ._util import ROBOT, Env, select
+from ._util import ROBOT, Env, quat_apply, select, step_normal_force, table, wrap_to_pi, wrench_and_limits
 
 
 def _sum_square(x: torch.Tensor) -> torch.Tensor:
@@ -78,6 +80,21 @@ def flat_orientation_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Te
     return _sum_square(env.scene[asset_cfg.name].data.projected_gravity_b[:, :2])
 
 
+def forward_velocity(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Velocity of the root along the world's x axis, m/s. (E,)"""
+    return env.scene[asset_cfg.name].data.root_lin_vel_w[:, 0]
+
+
+def lin_vel_y_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Squared velocity of the root along the world's y axis, (m/s)². (E,)"""
+    return env.scene[asset_cfg.name].data.root_lin_vel_w[:, 1].square()
+
+
+def heading_l2(env: Env, target_heading: float = 0.0, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Squared angle between the root's heading and ``target_heading`` (from the world's x axis), rad². (E,)"""
+    return wrap_to_pi(env.scene[asset_cfg.name].data.heading_w - target_heading).square()
+
+
 def base_height_l2(env: Env, target_height: float, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
     """(z - target_height)² of the root in the world frame, m². For flat ground. (E,)"""
     return torch.square(env.scene[asset_cfg.name].data.root_pos_w[:, 2] - target_height)
@@ -89,6 +106,12 @@ def base_height_l2(env: Env, target_height: float, asset_cfg: SceneEntityCfg = R
 def joint_torques_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
     """Sum of squared applied efforts over the selected joints, (N·m)². (E,)"""
     return _sum_square(env.scene[asset_cfg.name].data.applied_torque[:, asset_cfg.joint_ids])
+
+
+def joint_power_l1(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
+    """Sum of the mechanical power of the selected joints without regard to sign, Σ|τ·q̇|, W. (E,)"""
+    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
+    return (data.applied_torque[:, ids] * data.joint_vel[:, ids]).abs().sum(dim=1)
 
 
 def joint_vel_l1(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
@@ -266,3 +289,84 @@ def feet_slide(
             f"{velocity.shape[1]} of {asset_cfg.name!r}. Give both the same body_names."
         )
     return (torch.linalg.vector_norm(velocity, dim=-1) * touching).sum(dim=1)
+
+
+# -- pressing and sliding
+
+
+def track_normal_force_exp(
+    env: Env, command_name: str, sensor_cfg: SceneEntityCfg, std: float
+) -> torch.Tensor:
+    """exp(-((f - c) / c)² / std²): normal force against the command's first column c, N. (E,)
+
+    f is the force between the sensor's body and its filter partners, averaged over the environment step; the sensor
+    needs filters and a history over one step.
+    """
+    command = env.command_manager.get_command(command_name)[:, 0]
+    error = (step_normal_force(env, sensor_cfg) - command) / command
+    return torch.exp(torch.square(error) / -(std * std))
+
+
+def normal_force_error(
+    env: Env, command_name: str, sensor_cfg: SceneEntityCfg, max_error: float = 2.0
+) -> torch.Tensor:
+    """|f - c| / c, at most ``max_error``, with f and c as in :func:`track_normal_force_exp`. (E,)"""
+    command = env.command_manager.get_command(command_name)[:, 0]
+    error = (step_normal_force(env, sensor_cfg) - command) / command
+    return error.abs().clamp(max=max_error)
+
+
+def track_target_point_exp(env: Env, command_name: str, std: float) -> torch.Tensor:
+    """exp(-d² / std²), d the planar distance (m) of a :class:`forcelab.mdp.SlidingPressCommand`'s point from its
+    target. (E,)"""
+    return torch.exp(_sum_square(env.command_manager.get_term(command_name).offset()) / -(std * std))
+
+
+def track_target_velocity_exp(env: Env, command_name: str, std: float) -> torch.Tensor:
+    """exp(-|v - c|² / std²), planar velocities (m/s) of a :class:`forcelab.mdp.SlidingPressCommand`'s point and
+    target. (E,)"""
+    term = env.command_manager.get_term(command_name)
+    return torch.exp(_sum_square(term.target_vel - term.point()[1][:, :2]) / -(std * std))
+
+
+def body_axis_deviation_l2(
+    env: Env,
+    axis: Sequence[float] = (0.0, 0.0, 1.0),
+    direction: Sequence[float] = (0.0, 0.0, 1.0),
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> torch.Tensor:
+    """Sum over the selected bodies of |a - d|², a the body's ``axis`` in the world frame, d the ``direction``. (E,)
+
+    Both are unit vectors; for a small angle it is the angle squared, 4 for opposite vectors.
+    """
+    vectors = table((axis, direction), env.device)
+    actual = quat_apply(env.scene[asset_cfg.name].data.body_quat_w[:, asset_cfg.body_ids], vectors[0])
+    return torch.square(actual - vectors[1]).sum(dim=(1, 2))
+
+
+# -- joint wrenches
+
+
+def joint_wrench_limits(
+    env: Env,
+    sensor_cfg: SceneEntityCfg,
+    force_limit: float | None = None,
+    torque_limit: float | None = None,
+) -> torch.Tensor:
+    """How far the wrenches of the selected joints lie above their limits, as a share of the limits. (E,)
+
+    Σ max(0, |F|/F_max - 1) + Σ max(0, |T|/T_max - 1).
+
+    Args:
+        env: The environment.
+        sensor_cfg: A joint wrench sensor and its bodies.
+        force_limit: F_max, N; None: forces are not limited.
+        torque_limit: T_max, N·m; None: torques are not limited.
+
+    Raises:
+        ValueError: No limit is given, or one is not above 0.
+    """
+    total = torch.zeros(env.num_envs, device=env.device)
+    for vector, limit in wrench_and_limits(env, sensor_cfg, force_limit, torque_limit):
+        total = total + (torch.linalg.vector_norm(vector, dim=-1) / limit - 1.0).clamp(min=0.0).sum(dim=1)
+    return total

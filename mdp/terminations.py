@@ -10,7 +10,7 @@ import torch
 
 from forcelab.managers import SceneEntityCfg
 
-from ._util import ROBOT, Env, select
+from ._util import ROBOT, Env, body_point, select, table, wrench_and_limits
 
 # -- time and commands
 
@@ -42,6 +42,26 @@ def root_height_below_minimum(
 ) -> torch.Tensor:
     """The root is lower than ``minimum_height`` (m, world frame). For flat ground. (E,)"""
     return env.scene[asset_cfg.name].data.root_pos_w[:, 2] < minimum_height
+
+
+def body_pos_out_of_bounds(
+    env: Env,
+    lower: Sequence[float],
+    upper: Sequence[float],
+    point: Sequence[float] = (0.0, 0.0, 0.0),
+    asset_cfg: SceneEntityCfg = ROBOT,
+) -> torch.Tensor:
+    """A point of the selected body is outside a box. (E,)
+
+    Args:
+        env: The environment.
+        lower, upper: Corners of the box relative to the environment's origin, world axes, m.
+        point: In the body's frame, m.
+        asset_cfg: The asset and its body; of several the first counts.
+    """
+    vectors = table((lower, upper, point), env.device)
+    position, _, _ = body_point(env, asset_cfg, vectors[2])
+    return ((position < vectors[0]) | (position > vectors[1])).any(dim=1)
 
 
 # -- joints
@@ -90,3 +110,20 @@ def illegal_contact(env: Env, threshold: float, sensor_cfg: SceneEntityCfg) -> t
     """A selected sensor body feels, or felt within the sensor's history, more than ``threshold`` (N). (E,)"""
     forces = select(env.scene[sensor_cfg.name].data.net_forces_w_history, 2, sensor_cfg.body_ids)
     return torch.linalg.vector_norm(forces, dim=-1).amax(dim=(1, 2)) > threshold
+
+
+def joint_wrench_out_of_limit(
+    env: Env,
+    sensor_cfg: SceneEntityCfg,
+    force_limit: float | None = None,
+    torque_limit: float | None = None,
+) -> torch.Tensor:
+    """The force (N) or torque (N·m) of any selected joint exceeds its limit in norm. (E,)
+
+    ``sensor_cfg`` names a joint wrench sensor and its bodies. Raises ValueError when no limit is given or one is
+    not above 0.
+    """
+    exceeded = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+    for vector, limit in wrench_and_limits(env, sensor_cfg, force_limit, torque_limit):
+        exceeded = exceeded | (torch.linalg.vector_norm(vector, dim=-1) > limit).any(dim=1)
+    return exceeded

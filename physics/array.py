@@ -31,10 +31,17 @@ class Array(torch.Tensor):
 
     @property
     def warp(self) -> wp.array:
-        """The same memory as a Warp array of the same shape and scalar type."""
+        """The same memory as a Warp array of the same shape and scalar type.
+
+        Warp's arrays have at most four dimensions: beyond them the last one is that of a vector type (``wp.vec3``).
+        """
         import warp as wp
 
-        return wp.from_torch(self.torch)
+        tensor = self.torch
+        if tensor.ndim <= 4:
+            return wp.from_torch(tensor)
+        vector = wp.types.vector(length=tensor.shape[-1], dtype=wp.dtype_from_torch(tensor.dtype))
+        return wp.from_torch(tensor, dtype=vector)
 
     def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
         return repr(self.torch)

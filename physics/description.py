@@ -21,13 +21,17 @@ class ShapeDesc:
     """One collision shape.
 
     Attributes:
-        kind: ``box``, ``sphere``, ``capsule``, ``cylinder``, ``plane`` or ``mesh``.
+        kind: ``box``, ``sphere``, ``capsule``, ``cylinder``, ``plane``, ``mesh`` or, in static geometry,
+            ``heightfield``.
         size: box: full edge lengths (x, y, z); sphere: (radius,); capsule and cylinder:
-            (radius, length of the straight part) along local z; plane: ().
+            (radius, length of the straight part) along local z; plane: (); heightfield: extents (x, y).
         pos, quat: pose in the body frame.
         friction: sliding friction coefficient of the shape.
         mass: mass [kg]; if None, ``density`` times the volume.
         density: [kg/m³], used when ``mass`` is None.
+        vertices, faces: triangles of a mesh (V, 3), (F, 3), and of a heightfield's surface.
+        heights: of a heightfield, (rows along y, columns along x), centred at the shape's origin. Every cell is
+            cut in two from its corner at the lowest x and y.
     """
 
     kind: str
@@ -41,6 +45,7 @@ class ShapeDesc:
     name: str | None = None
     vertices: np.ndarray | None = None
     faces: np.ndarray | None = None
+    heights: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,7 @@ class SceneDesc:
 class VisualShape:
     """One shape to draw. ``body`` is a canonical body path, None for static geometry.
 
+    ``path``: the shape's own path, ``<body path>/<shape name>``, where the engine knows it.
     ``size``: box half extents; sphere (radius,); capsule and cylinder (radius, half length of
     the straight part) along local z; plane ().
     """
@@ -123,3 +129,4 @@ class VisualShape:
     rgba: tuple[float, float, float, float] = (0.6, 0.65, 0.7, 1.0)
     vertices: np.ndarray | None = None
     faces: np.ndarray | None = None
+    path: str | None = None

@@ -99,11 +99,15 @@ class JointWrenchReader:
     Attributes:
         body_names: names of the reported bodies (the engine's coverage and order).
         force, torque: (E, B, 3) in N and N·m.
+        joint_frame: (B, 7) pose of the child-side joint frame in the child body's frame.
+        quat: (E, B, 4) orientation of that frame in the world, for which the wrench holds.
     """
 
     body_names: list[str]
     force: torch.Tensor
     torque: torch.Tensor
+    joint_frame: torch.Tensor
+    quat: torch.Tensor
 
 
 @dataclass

@@ -11,6 +11,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,14 @@ _POINTS = {
     frozenset(("sphere", "box")): 1,
     frozenset(("capsule",)): 2,
     frozenset(("capsule", "box")): 2,
+    frozenset(("heightfield", "sphere")): 4,
+    frozenset(("heightfield", "capsule")): 4,
+    frozenset(("heightfield", "cylinder")): 4,
+    frozenset(("heightfield", "box")): 4,
+    frozenset(("heightfield", "mesh")): 4,
 }
+# Triangles of a heightfield that the solver looks at for one shape.
+_MOST_TRIANGLES = 50
 _DEFAULT_COLOR = (0.62, 0.66, 0.72, 1.0)
 
 
@@ -126,6 +134,18 @@ def _add_shape(builder: newton.ModelBuilder, body: int, shape: ShapeDesc, label:
         return builder.add_shape_plane(
             None, xform=xform, width=0.0, length=0.0, body=body, cfg=cfg, label=label
         )
+    if kind == "heightfield":
+        heights = np.asarray(shape.heights, dtype=np.float32)
+        rows, columns = heights.shape
+        return builder.add_shape_heightfield(
+            xform=xform,
+            heightfield=newton.Heightfield(heights, rows, columns, hx=size[0] / 2, hy=size[1] / 2),
+            cfg=cfg,
+            color=color,
+            label=label,
+            # Thin ground would push out downwards what has sunk in.
+            custom_attributes={"mujoco:hfield_base": 1.0},
+        )
     raise ValueError(
         f"Unknown shape kind {kind!r}.{near(kind, ('box', 'sphere', 'cylinder', 'capsule', 'mesh', 'plane'))}"
     )
@@ -137,6 +157,18 @@ def _new_builder(gravity: tuple[float, float, float]) -> newton.ModelBuilder:
     # With the default of 0.1 m every shape near the ground makes contact rows.
     builder.rigid_gap = 0.0
     return builder
+
+
+def _collide_by_pairs_only(builder: newton.ModelBuilder) -> None:
+    """Switch ordinary collision off: explicit pairs alone carry the softness of friction."""
+    builder.shape_collision_group = [0] * builder.shape_count
+    for key in ("mujoco:contype", "mujoco:conaffinity"):
+        # A file's own masks would win over the groups where every shape has some.
+        attribute = builder.custom_attributes.get(key)
+        if attribute is not None and attribute.values:
+            keys = attribute.values if isinstance(attribute.values, dict) else range(len(attribute.values))
+            for k in list(keys):
+                attribute.values[k] = 0
 
 
 class _Tree:
@@ -156,11 +188,27 @@ class _Tree:
         self.tree_names: list[str] = []
 
 
+@dataclass
+class _WrenchJoints:
+    """What the kernels need to know of the joints of one reader."""
+
+    body: wp.array
+    solver_body: wp.array
+    carried_start: wp.array
+    carried: wp.array
+    frames: wp.array
+    force: wp.array
+    torque: wp.array
+    quat: wp.array
+
+
 class NewtonEngine(Engine):
     """See :class:`forcelab.physics.engine.Engine`."""
 
     name = "newton"
     cfg: NewtonCfg
+    #: Sum joint wrenches here where that is possible, instead of asking the solver.
+    sums_wrenches = True
 
     def __init__(self, cfg: NewtonCfg, desc: SceneDesc, device: str):
         super().__init__(cfg, desc, device)
@@ -177,6 +225,9 @@ class NewtonEngine(Engine):
             self._build()
         self._queries: list[tuple[ContactQuery, ContactReader]] = []
         self._wrench_readers: list[tuple[list[int], JointWrenchReader]] = []
+        self._wrench_joints: list[_WrenchJoints] = []
+        #: (E, bodies of the solver) loads that are summed to joint wrenches, unless the solver does that.
+        self._loads: wp.array | None = None
         self._graphs: list[object] = []
         self._started = False
 
@@ -200,37 +251,29 @@ class NewtonEngine(Engine):
                 self.static_shape_paths.append(label)
         self._n_static = builder.shape_count
         self._n_shapes = template.shape_count
-        for e in range(E):
-            origin = desc.env_origins[e]
-            builder.add_world(
-                template, xform=wp.transform(tuple(float(v) for v in origin), wp.quat_identity())
-            )
         self._shape_names = _shape_names(template)
         # Shapes by number: the statics first, then those of one environment.
         self._shape_body = [-1] * self._n_static + list(template.shape_body)
-        flags = list(builder.shape_flags[: self._n_static]) + list(template.shape_flags)
+        flags = list(builder.shape_flags) + list(template.shape_flags)
         self._collides = [bool(f & newton.ShapeFlags.COLLIDE_SHAPES) for f in flags]
         self._kind = [
-            _KINDS.get(newton.GeoType(t), "mesh")
-            for t in list(builder.shape_type[: self._n_static]) + list(template.shape_type)
+            "heightfield" if t == newton.GeoType.HFIELD else _KINDS.get(newton.GeoType(t), "mesh")
+            for t in list(builder.shape_type) + list(template.shape_type)
         ]
+        mu = list(builder.shape_material_mu) + list(template.shape_material_mu)
+        self._shape_friction_np = np.array(mu, dtype=np.float32)
         self._pairs = self._collision_pairs(template)
         self._template = template
-        # Only explicit pairs collide: they alone carry the softness of friction.
-        for s in range(builder.shape_count):
-            builder.shape_collision_group[s] = 0
-        for key in ("mujoco:contype", "mujoco:conaffinity"):
-            # A file's own masks would win over the groups where every shape has some.
-            attribute = builder.custom_attributes.get(key)
-            if attribute is not None and attribute.values:
-                keys = (
-                    attribute.values if isinstance(attribute.values, dict) else range(len(attribute.values))
-                )
-                for k in list(keys):
-                    attribute.values[k] = 0
-        mu = list(builder.shape_material_mu[: self._n_static]) + list(template.shape_material_mu)
-        self._shape_friction_np = np.array(mu, dtype=np.float32)
-        self._add_pairs(builder, mu)
+        self._tell_of_flat_faces()
+        for part in (builder, template):
+            _collide_by_pairs_only(part)
+        self._add_pairs(template, mu)
+        builder.replicate(
+            template,
+            E,
+            xforms=[wp.transform(origin, wp.quat_identity()) for origin in desc.env_origins.tolist()],
+        )
+        self._number_pairs(builder)
         self.model = builder.finalize(device=self._wp_device, skip_validation_inertia=True)
         joint_rows = 2 * len([1 for t in self._trees.values() for _ in t.joint_names])
         worst = sum(self._points(a, b) for a, b in self._pairs)
@@ -283,6 +326,35 @@ class NewtonEngine(Engine):
         self._contact_pool = int(self.solver.mjw_data.naconmax)
         # The solver raises a capacity that the first pose exceeds.
         self.constraint_capacity = int(self.solver.mjw_data.njmax)
+        self._order_pairs()
+
+    def _order_pairs(self) -> None:
+        """Take over the solver's order of pairs: it sorts them, and Newton fills in coefficients in the old order."""
+        shape_of = self.solver.mjc_geom_to_newton_shape.numpy()[0]
+        model = self.solver.mj_model
+        pairs = [
+            (min(a, b), max(a, b))
+            for a, b in zip(shape_of[model.pair_geom1].tolist(), shape_of[model.pair_geom2].tolist())
+        ]
+        if sorted(pairs) != sorted(self._pairs):
+            raise RuntimeError("The solver did not take over the pairs of shapes that may touch.")
+        self._pairs = pairs
+        numbers = np.array(pairs, dtype=np.int32).reshape(-1, 2)
+        self._pair_a = wp.array(numbers[:, 0].copy(), dtype=int, device=self._wp_device)
+        self._pair_b = wp.array(numbers[:, 1].copy(), dtype=int, device=self._wp_device)
+        self._mix_friction()
+
+    def _mix_friction(self) -> None:
+        if not self._pairs:
+            return
+        with self.stream(), _REPLAY_LOCK:
+            wp.launch(
+                kernels.pair_friction,
+                dim=(self.num_envs, len(self._pairs)),
+                inputs=[self._pair_a, self._pair_b, self._shape_friction_wp],
+                outputs=[self.solver.mjw_model.pair_friction],
+                device=self._wp_device,
+            )
 
     @staticmethod
     def _add_articulation(builder: newton.ModelBuilder, desc: ArticulationDesc) -> _Tree:
@@ -423,31 +495,64 @@ class NewtonEngine(Engine):
             top[child] = top[par] if fixed and par >= 0 else child
         return movable, top
 
+    def _tell_of_flat_faces(self) -> None:
+        """The solver looks at terrain one triangular prism at a time; a box may be pushed out of one sideways."""
+        flat = sorted(
+            body.path
+            for body in self.desc.rigid_bodies
+            if not body.fixed and any(s.kind in ("box", "cylinder", "mesh") for s in body.shapes)
+        )
+        if flat and "heightfield" in self._kind[: self._n_static]:
+            warnings.warn(
+                f"{', '.join(flat)}: on the 'newton' engine a box, cylinder or mesh that lands on terrain is now and "
+                "then kicked sideways. Spheres and capsules are safe: give objects such shapes where they touch "
+                "terrain, or stand them on a PlaneCfg.",
+                UserWarning,
+                stacklevel=2,
+            )
+
     def _points(self, a: int, b: int) -> int:
         return _POINTS.get(frozenset((self._kind[a], self._kind[b])), 8)
 
-    def _add_pairs(self, builder: newton.ModelBuilder, mu: list[float]) -> None:
+    def _add_pairs(self, template: newton.ModelBuilder, mu: list[float]) -> None:
+        """Rows for the pairs of one environment, their shapes left open: a template knows no static ones."""
         cfg = self.cfg
         solref = wp.vec2(cfg.contact_time_constant, cfg.contact_damping_ratio)
         solref_friction = wp.vec2(cfg.friction_time_constant, cfg.friction_damping_ratio)
         # Midpoint and power of the sigmoid between the two: the solver's own.
         impedance = [*cfg.contact_impedance, 0.5, 2.0]
-        for w in range(self.num_envs):
-            shift = w * self._n_shapes
-            for a, b in self._pairs:
-                slide = 0.5 * (mu[a] + mu[b])
-                builder.add_custom_values(
-                    **{
-                        "mujoco:pair_world": w,
-                        "mujoco:pair_geom1": a if a < self._n_static else a + shift,
-                        "mujoco:pair_geom2": b if b < self._n_static else b + shift,
-                        "mujoco:pair_condim": 3,
-                        "mujoco:pair_solref": solref,
-                        "mujoco:pair_solreffriction": solref_friction,
-                        "mujoco:pair_solimp": impedance,
-                        "mujoco:pair_friction": [slide, slide, 0.005, 0.0001, 0.0001],
-                    }
-                )
+        rows = [
+            {
+                "mujoco:pair_world": -1,
+                "mujoco:pair_geom1": -1,
+                "mujoco:pair_geom2": -1,
+                "mujoco:pair_condim": 3,
+                "mujoco:pair_solref": solref,
+                "mujoco:pair_solreffriction": solref_friction,
+                "mujoco:pair_solimp": impedance,
+                "mujoco:pair_friction": [0.5 * (mu[a] + mu[b])] * 2 + [0.005, 0.0001, 0.0001],
+            }
+            for a, b in self._pairs
+        ]
+        columns = {k: c for k, c in template.custom_attributes.items() if c.frequency == "mujoco:pair"}
+        # Pairs that a robot file brings are covered by these, which take over their places; spare ones stay empty.
+        taken = max((len(c.values or ()) for c in columns.values()), default=0)
+        for key, column in columns.items():
+            column.values = [row[key] for row in rows[:taken]] if rows and key in rows[0] else []
+            if column.values:
+                column.values += [None] * (taken - len(rows))
+        for row in rows[taken:]:
+            template.add_custom_values(**row)
+
+    def _number_pairs(self, builder: newton.ModelBuilder) -> None:
+        """Fill in the shapes of the pairs of all environments."""
+        pairs = np.array(self._pairs, dtype=np.int64).reshape(-1, 2)
+        for k, key in enumerate(("mujoco:pair_geom1", "mujoco:pair_geom2")):
+            rows = len(builder.custom_attributes[key].values or ()) // self.num_envs
+            numbers = np.full((self.num_envs, rows), -1, dtype=np.int64)
+            shift = np.arange(self.num_envs, dtype=np.int64).reshape(-1, 1) * self._n_shapes
+            numbers[:, : len(pairs)] = pairs[:, k] + np.where(pairs[:, k] < self._n_static, 0, shift)
+            builder.custom_attributes[key].values = numbers.reshape(-1).tolist()
 
     def _bind(self) -> None:
         """Tensors over the engine's memory, and the buffers of what it does not keep itself."""
@@ -481,9 +586,6 @@ class NewtonEngine(Engine):
         n_shapes = len(self._shape_body)
         self._shape_friction = torch.as_tensor(self._shape_friction_np, device=dev).repeat(E, 1).contiguous()
         self._shape_friction_wp = wp.from_torch(self._shape_friction)
-        pairs = np.array(self._pairs, dtype=np.int32).reshape(-1, 2)
-        self._pair_a = wp.array(pairs[:, 0].copy(), dtype=int, device=self._wp_device)
-        self._pair_b = wp.array(pairs[:, 1].copy(), dtype=int, device=self._wp_device)
         lower, upper = m.joint_limit_lower.numpy(), m.joint_limit_upper.numpy()
         effort, velocity = m.joint_effort_limit.numpy(), m.joint_velocity_limit.numpy()
         mode = m.joint_target_mode.numpy()
@@ -551,21 +653,26 @@ class NewtonEngine(Engine):
         self._trees_per_world = m.articulation_count // E
         self.stale = False
         self._overflow_seen = wp.zeros(E, dtype=int, device=self._wp_device)
-        self._overflow_most = wp.zeros(2, dtype=int, device=self._wp_device)
+        self._overflow_most = wp.zeros(3, dtype=int, device=self._wp_device)
         #: On the CPU a live view.
         self._overflow_view = self._overflow_most.numpy() if self.device.type == "cpu" else None
         self._stepped = torch.zeros(E, dtype=torch.bool, device=dev)
         self._stepped_wp = wp.from_torch(self._stepped)
         self.step_count = torch.zeros(1, dtype=torch.int32, device=dev)
         self._steps_wp = wp.from_torch(self.step_count)
-        self.shape_paths = [self._shape_path(s) for s in range(self._n_static, n_shapes) if self._collides[s]]
+        self.shape_paths = [
+            self._shape_path(s)
+            for s in range(self._n_static, n_shapes)
+            if self._collides[s] and self._shape_body[s] >= 0
+        ]
 
     def _shape_path(self, s: int) -> str:
         """``<body path>/<shape name>`` of a shape by number."""
         if s < self._n_static:
             return self.static_shape_paths[s]
-        body = self._shape_body[s]
-        return f"{self.body_paths[body]}/{self._shape_names[s - self._n_static]}"
+        body, name = self._shape_body[s], self._shape_names[s - self._n_static]
+        # A robot file may hold immovable geometry, which belongs to no body.
+        return f"{self.body_paths[body]}/{name}" if body >= 0 else f"/World/{name}"
 
     # ------------------------------------------------------------------ readers
     def add_contact_reader(self, query: ContactQuery) -> ContactReader:
@@ -601,7 +708,11 @@ class NewtonEngine(Engine):
         names = [t.body_names[child[j] - t.bodies[0]] for j in joints]
         shape = (self.num_envs, len(joints), 3)
         reader = JointWrenchReader(
-            names, torch.zeros(shape, device=self.device), torch.zeros(shape, device=self.device)
+            names,
+            torch.zeros(shape, device=self.device),
+            torch.zeros(shape, device=self.device),
+            self._joint_X_c[0, joints].clone(),
+            torch.zeros((*shape[:2], 4), device=self.device),
         )
         self._wrench_readers.append((joints, reader))
         return reader
@@ -662,11 +773,15 @@ class NewtonEngine(Engine):
             ints(nets),
             ints(matrices),
             ints(points),
-            wp.array(np.array([q.origin for q in queries], dtype=np.float32), dtype=wp.vec3, device=dev),
+            wp.array(
+                np.array([q.origin for q in queries], dtype=np.float32).reshape(-1, 3),
+                dtype=wp.vec3,
+                device=dev,
+            ),
             wp.array(np.array([q.radius for q in queries], dtype=np.float32), dtype=float, device=dev),
         ]
         # All outputs are parts of one buffer, cleared by one launch.
-        sizes = [4 * max(point, 1), 3 * net, 3 * net, 3 * max(matrix, 1), 3 * max(matrix, 1)]
+        sizes = [4 * max(point, 1), *[3 * max(net, 1)] * 2, *[3 * max(matrix, 1)] * 2]
         everything = torch.zeros(sum(sizes), device=self.device)
         self._contact_out = wp.from_torch(everything)
         point_out, *forces = torch.split(everything, sizes)
@@ -736,18 +851,48 @@ class NewtonEngine(Engine):
         )
 
     def _setup_wrenches(self) -> None:
-        dev = self._wp_device
-        self._observables = self.solver.observables({"body_parent_f"})
+        """What the kernels need; and whether the wrenches can be summed here, which takes few launches.
+
+        Forces of equality constraints, tendons and soft bodies are known to the solver alone: then it computes the
+        wrenches in its own way, in many small launches.
+        """
+        dev, model = self._wp_device, self.solver.mj_model
+        numbers = self.solver.mjc_body_to_newton.numpy()[0].tolist()
+        here = {body: b for b, body in enumerate(numbers) if body >= 0}
+        children = [self._template.joint_child[j] for joints, _ in self._wrench_readers for j in joints]
+        summed = (
+            self.sums_wrenches
+            and not model.eq_active0.any()
+            and model.ntendon == 0
+            and model.nflex == 0
+            and all(c in here for c in children)
+        )
+        if summed:
+            self._loads = wp.zeros((self.num_envs, model.nbody), dtype=wp.spatial_vector, device=dev)  # type: ignore[call-overload]
+        else:
+            self._observables = self.solver.observables({"body_parent_f"})
+            self._needs_pose_before = True
+        carried: list[list[int]] = [[b] for b in range(model.nbody)]
+        for b in range(model.nbody - 1, 0, -1):
+            carried[model.body_parentid[b]] += carried[b]
         frames = wp.to_torch(self.model.joint_X_c).view(self.num_envs, self._nj, 7)
-        self._wrench_launch = []
+
+        def ints(values: Any) -> wp.array:
+            return wp.array(np.array(values, dtype=np.int32), dtype=int, device=dev)
+
         for joints, reader in self._wrench_readers:
             child = [self._template.joint_child[j] for j in joints]
-            self._wrench_launch.append(
-                (
-                    wp.array(np.array(child, dtype=np.int32), dtype=int, device=dev),
-                    wp.from_torch(frames[:, joints].contiguous(), dtype=wp.transform),
-                    wp.from_torch(reader.force, dtype=wp.vec3),
-                    wp.from_torch(reader.torque, dtype=wp.vec3),
+            below = [carried[here[c]] if summed else [] for c in child]
+            self._wrench_joints.append(
+                _WrenchJoints(
+                    body=ints(child),
+                    solver_body=ints([here.get(c, -1) for c in child]),
+                    carried_start=ints(np.cumsum([0] + [len(x) for x in below])),
+                    carried=ints([b for x in below for b in x]),
+                    frames=wp.from_torch(frames[:, joints].contiguous(), dtype=wp.transform),
+                    force=wp.from_torch(reader.force, dtype=wp.vec3),
+                    torque=wp.from_torch(reader.torque, dtype=wp.vec3),
+                    quat=wp.from_torch(reader.quat, dtype=wp.quat),
                 )
             )
 
@@ -758,12 +903,9 @@ class NewtonEngine(Engine):
         with compilation_progress(), wp.ScopedDevice(self._wp_device), _REPLAY_LOCK:
             self._create_solver()
             self._pose_before = wp.zeros_like(self._state.body_q)
-            if self._queries:
-                self._setup_contacts()
+            self._needs_pose_before = any(q.radius > 0 for q, _ in self._queries)
             self._observables = None
-            self._needs_pose_before = bool(self._wrench_readers) or any(
-                q.radius > 0 for q, _ in self._queries
-            )
+            self._setup_contacts()
             if self._wrench_readers:
                 self._setup_wrenches()
             self._tree_mask.fill_(True)
@@ -781,8 +923,7 @@ class NewtonEngine(Engine):
                 a.zero_()
             wp.copy(self._control.joint_target_q, self.model.joint_q)
             self._control.joint_target_qd.zero_()
-            if self._queries:
-                self._contact_out.zero_()
+            self._contact_out.zero_()
             for _, reader in self._wrench_readers:
                 reader.force.zero_()
                 reader.torque.zero_()
@@ -865,27 +1006,43 @@ class NewtonEngine(Engine):
         state, solver = self._state, self.solver
         wp.copy(self._qd_before, state.joint_qd)
         if self._needs_pose_before:
-            # Contacts and joint wrenches are those of the start-of-step pose.
+            # What the solver reports belongs to the pose at the start of the step.
             wp.copy(self._pose_before, state.body_q)
         solver.step(state, state, self._control, None, self.dt, observables=self._observables)
         data = solver.mjw_data
+        lanes = max(self._nb, self._nd)
         wp.launch(
             kernels.end_of_step,
-            dim=self.num_envs,
-            inputs=[data.overflow, data.nacon, data.nefc],
-            outputs=[self._overflow_seen, self._overflow_most, self._stepped_wp, self._steps_wp],
+            dim=(self.num_envs, lanes),
+            inputs=[
+                self.num_envs,
+                lanes,
+                data.overflow,
+                data.nacon,
+                data.nefc,
+                self._nb,
+                state.body_q,
+                state.body_qd,
+                self.model.body_com,
+                self._nd,
+                state.joint_qd,
+                self._qd_before,
+                1.0 / self.dt,
+            ],
+            outputs=[
+                self._overflow_seen,
+                self._overflow_most,
+                self._stepped_wp,
+                self._steps_wp,
+                self._body_vel_wp,
+                self._qdd,
+                self._contact_out,
+            ],
             device=self._wp_device,
         )
-        wp.launch(
-            kernels.publish_accelerations,
-            dim=self._qdd.shape[0],
-            inputs=[state.joint_qd, self._qd_before, 1.0 / self.dt],
-            outputs=[self._qdd],
-            device=self._wp_device,
-        )
-        self._publish()
-        if self._queries:
-            self._contact_out.zero_()
+        if self._loads is not None:
+            self._launch_loads(self._loads)
+        if self._queries or self._loads is not None:
             contact = data.contact
             wp.launch(
                 kernels.contact_forces,
@@ -906,27 +1063,74 @@ class NewtonEngine(Engine):
                     *self._sense,
                     *self._partner,
                     *self._layout,
+                    solver.mjw_model.geom_bodyid,
+                    solver.mjw_model.body_rootid,
+                    data.subtree_com,
                 ],
-                outputs=self._contact_parts,
+                outputs=[*self._contact_parts, self._loads],
                 device=self._wp_device,
             )
-        for (_, reader), (body, frames, force, torque) in zip(
-            self._wrench_readers, self._wrench_launch if self._wrench_readers else ()
-        ):
+        for joints in self._wrench_joints:
+            self._launch_wrenches(joints)
+
+    def _launch_loads(self, loads: wp.array) -> None:
+        model, data = self.solver.mjw_model, self.solver.mjw_data
+        wp.launch(
+            kernels.body_loads,
+            dim=loads.shape,
+            inputs=[
+                model.body_parentid,
+                model.body_rootid,
+                model.body_dofnum,
+                model.body_dofadr,
+                data.cacc,
+                data.cdof,
+                data.qacc,
+                data.cinert,
+                data.cvel,
+                data.xfrc_applied,
+                data.xipos,
+                data.subtree_com,
+            ],
+            outputs=[loads],
+            device=self._wp_device,
+        )
+
+    def _launch_wrenches(self, joints: _WrenchJoints) -> None:
+        if self._loads is None:
             wp.launch(
                 kernels.joint_wrenches,
-                dim=(self.num_envs, len(reader.body_names)),
+                dim=joints.force.shape,
                 inputs=[
                     self._nb,
-                    body,
-                    frames,
+                    joints.body,
+                    joints.frames,
                     self._pose_before,
                     self.model.body_com,
                     self._observables.body_parent_f,
                 ],
-                outputs=[force, torque],
+                outputs=[joints.force, joints.torque, joints.quat],
                 device=self._wp_device,
             )
+            return
+        data = self.solver.mjw_data
+        wp.launch(
+            kernels.summed_joint_wrenches,
+            dim=joints.force.shape,
+            inputs=[
+                joints.solver_body,
+                joints.carried_start,
+                joints.carried,
+                self.solver.mjw_model.body_rootid,
+                self._loads,
+                data.subtree_com,
+                data.xpos,
+                data.xquat,
+                joints.frames,
+            ],
+            outputs=[joints.force, joints.torque, joints.quat],
+            device=self._wp_device,
+        )
 
     def _publish(self) -> None:
         wp.launch(
@@ -1062,16 +1266,7 @@ class NewtonEngine(Engine):
         m = self._mask(env_mask).unsqueeze(-1)
         state.body_friction.copy_(torch.where(m, friction, state.body_friction))
         self._shape_friction[:, t.friction_shapes] = state.body_friction[:, t.friction_bodies]  # type: ignore[attr-defined]
-        if not self._pairs:
-            return
-        with self.stream(), _REPLAY_LOCK:
-            wp.launch(
-                kernels.pair_friction,
-                dim=(self.num_envs, len(self._pairs)),
-                inputs=[self._pair_a, self._pair_b, self._shape_friction_wp],
-                outputs=[self.solver.mjw_model.pair_friction],
-                device=self._wp_device,
-            )
+        self._mix_friction()
 
     def solver_memory(self) -> dict[str, torch.Tensor]:
         return {"warm_start": wp.to_torch(self.solver.mjw_data.qacc_warmstart)}
@@ -1079,13 +1274,14 @@ class NewtonEngine(Engine):
     # ------------------------------------------------------------------ health
     def overflowed(self) -> bool:
         most = self._overflow_view
-        return most is not None and (most[0] > self._contact_pool or most[1] > self.constraint_capacity)
+        return most is not None and (
+            most[0] > self._contact_pool or most[1] > self.constraint_capacity or most[2] != 0
+        )
 
     def overflow(self) -> str | None:
-        # Bits beyond the capacities (iteration limits reached) are no loss of contacts.
-        seen = self._overflow_seen.numpy() & 0x0F
+        seen = self._overflow_seen.numpy() & int(kernels.LOST_CONTACTS)
         hit = np.flatnonzero(seen)
-        contacts, rows = (int(v) for v in self._overflow_most.numpy())
+        contacts, rows = (int(v) for v in self._overflow_most.numpy()[:2])
         pool = self._contact_pool
         if hit.size == 0 and contacts <= pool:
             return None
@@ -1093,12 +1289,17 @@ class NewtonEngine(Engine):
         self._overflow_seen.zero_()
         self._overflow_most.zero_()
         listed = ", ".join(str(int(h)) for h in hit[:8]) + (" …" if hit.size > 8 else "")
+        where = f"in {hit.size} of {self.num_envs} environments" + (f" ({listed})" if hit.size else "")
+        too_many = bits & int(kernels.TOO_MANY_TRIANGLES)
+        if bits == too_many and contacts <= pool and rows <= self.constraint_capacity:
+            return (
+                f"A shape touched more than {_MOST_TRIANGLES} triangles of a terrain at once {where}; contacts were "
+                "lost there, and forces are wrong. Use larger cells (the terrain's resolution), or smaller shapes."
+            )
         need = [
-            f"The scene ran out of contact or constraint capacity in {hit.size} of {self.num_envs} environments"
+            f"The scene ran out of contact or constraint capacity {where}; contacts were lost there, and forces are "
+            "wrong until it is raised."
         ]
-        if hit.size:
-            need[0] += f" ({listed})"
-        need[0] += "; contacts were lost there, and forces are wrong until it is raised."
         if contacts > pool:
             per_env = -(-contacts // self.num_envs)
             need.append(
@@ -1122,14 +1323,15 @@ class NewtonEngine(Engine):
             for s, shape in enumerate(d.shapes)
         ]
         for _, _, raw, placed in static:
+            mesh = raw.kind in ("mesh", "heightfield")
             size = tuple(v / 2 for v in raw.size) if raw.kind == "box" else raw.size
             if raw.kind in ("capsule", "cylinder"):
                 size = (raw.size[0], raw.size[1] / 2)
             shapes.append(
                 VisualShape(
                     None,
-                    raw.kind,
-                    size,
+                    "mesh" if mesh else raw.kind,
+                    () if mesh else size,
                     placed.pos,
                     placed.quat,
                     raw.rgba or _DEFAULT_COLOR,
@@ -1163,6 +1365,7 @@ class NewtonEngine(Engine):
                     rgba,
                     None if source is None else np.asarray(source.vertices) * np.asarray(scale),
                     None if source is None else np.asarray(source.indices).reshape(-1, 3),
+                    self._shape_path(self._n_static + s) if builder.shape_body[s] >= 0 else None,
                 )
             )
         return shapes
@@ -1223,14 +1426,24 @@ def _refuse_massless(builder: newton.ModelBuilder, desc: ArticulationDesc, body0
 
 
 def _shape_names(builder: newton.ModelBuilder) -> list[str]:
-    """Names of all shapes; those that the file does not name are numbered, per body."""
-    names, counts = [], dict[int, int]()
+    """Names of all shapes. Unnamed ones that can touch have their number among those of their body.
+
+    Shapes for show are not counted: the reader of files puts them first, wherever they stand.
+    """
+    names = [label.rsplit("/", 1)[-1] for label in builder.shape_label]
+    taken = set(zip(builder.shape_body, names))
+    counts = dict[int, int]()
     for s, body in enumerate(builder.shape_body):
+        if not builder.shape_flags[s] & newton.ShapeFlags.COLLIDE_SHAPES:
+            continue
         number = counts[body] = counts.get(body, -1) + 1
-        name = builder.shape_label[s].rsplit("/", 1)[-1]
-        owner = builder.body_label[body].rsplit("/", 1)[-1] if body >= 0 else ""
-        unnamed = re.fullmatch(rf"{re.escape(owner)}_geom_\d+(_visual)?", name)
-        names.append(str(number) if unnamed else name)
+        owner = builder.body_label[body].rsplit("/", 1)[-1] if body >= 0 else "world"
+        if re.fullmatch(rf"{re.escape(owner)}_geom_\d+", names[s]):
+            # A file may also call a shape by a number.
+            while (body, str(number)) in taken:
+                number += 1
+            names[s] = str(number)
+            taken.add((body, names[s]))
     return names
 
 

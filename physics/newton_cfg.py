@@ -47,9 +47,9 @@ class NewtonCfg(PhysicsCfg):
     impratio: float = 100.0
     contact_time_constant: float = 0.02
     contact_damping_ratio: float = 1.0
-    friction_time_constant: float = 0.3
+    friction_time_constant: float = 0.1
     friction_damping_ratio: float = 1.0
-    contact_impedance: tuple[float, float, float] = (0.2, 0.95, 0.001)
+    contact_impedance: tuple[float, float, float] = (0.05, 0.95, 0.001)
     on_overflow: str = "warn"
     capture: bool = True
 

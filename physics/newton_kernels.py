@@ -7,6 +7,7 @@ import warp as wp
 wp.set_module_options({"enable_backward": False})
 
 vec5 = wp.types.vector(length=5, dtype=wp.float32)
+vec10 = wp.types.vector(length=10, dtype=wp.float32)
 
 
 @wp.kernel
@@ -41,14 +42,22 @@ def contact_forces(
     query_points: wp.array(dtype=int),
     query_origin: wp.array(dtype=wp.vec3),
     query_radius: wp.array(dtype=float),
+    # the solver's bodies, for joint wrenches
+    geom_body: wp.array(dtype=int),
+    body_root: wp.array(dtype=int),
+    reference: wp.array2d(dtype=wp.vec3),
     # out
     normal: wp.array(dtype=wp.vec3),
     friction: wp.array(dtype=wp.vec3),
     normal_matrix: wp.array(dtype=wp.vec3),
     friction_matrix: wp.array(dtype=wp.vec3),
     points: wp.array(dtype=wp.vec4),
+    load: wp.array2d(dtype=wp.spatial_vector),
 ):
-    """Sum contact forces per sensing body and partner column, straight from the constraint rows."""
+    """Sum contact forces per sensing body and partner column, straight from the constraint rows.
+
+    Where ``load`` is given, what a contact does to its two bodies is taken off the loads of :func:`body_loads`.
+    """
     i = wp.tid()
     if i >= count[0]:
         return
@@ -60,7 +69,7 @@ def contact_forces(
         return
     n0 = sense_start[g[0] + 1] - sense_start[g[0]]
     n1 = sense_start[g[1] + 1] - sense_start[g[1]]
-    if n0 + n1 == 0:
+    if n0 + n1 == 0 and not load:
         return
     w = world[i]
     d = dim[i]
@@ -101,6 +110,12 @@ def contact_forces(
         other = g[1 - side]
         # The force along the frame acts on geom 1.
         sign = 2.0 * float(side) - 1.0
+        if load:
+            b = geom_body[me]
+            if b > 0:
+                force = sign * (vn + vt)
+                arm = p - reference[w, body_root[b]]
+                wp.atomic_sub(load, w, b, wp.spatial_vector(wp.cross(arm, force), force))
         for s in range(sense_start[me], sense_start[me + 1]):
             q = sense_query[s]
             cell = w * query_rows[q] + sense_row[s]
@@ -123,6 +138,93 @@ def contact_forces(
 
 
 @wp.kernel
+def body_loads(
+    parent: wp.array(dtype=int),
+    root: wp.array(dtype=int),
+    dof_count: wp.array(dtype=int),
+    dof_start: wp.array(dtype=int),
+    bias_acc: wp.array2d(dtype=wp.spatial_vector),
+    dof_axis: wp.array2d(dtype=wp.spatial_vector),
+    dof_acc: wp.array2d(dtype=float),
+    inertia: wp.array2d(dtype=vec10),
+    velocity: wp.array2d(dtype=wp.spatial_vector),
+    applied: wp.array2d(dtype=wp.spatial_vector),
+    com: wp.array2d(dtype=wp.vec3),
+    reference: wp.array2d(dtype=wp.vec3),
+    load: wp.array2d(dtype=wp.spatial_vector),
+):
+    """What moves each of the solver's bodies: inertial force less applied force, contacts not yet.
+
+    (torque, force) in world axes, the torque about the centre of mass of the body's whole tree, which the solver
+    calls subtree centre and all its spatial vectors refer to. ``bias_acc`` are accelerations at zero joint
+    acceleration, gravity included.
+    """
+    w, b = wp.tid()
+    if b == 0:
+        return
+    acc = bias_acc[w, b]
+    k = int(b)
+    while k > 0:
+        for d in range(dof_start[k], dof_start[k] + dof_count[k]):
+            acc += dof_axis[w, d] * dof_acc[w, d]
+        k = parent[k]
+    # About the reference: moments of inertia xx yy zz xy xz yz, first moment of mass, mass.
+    m = inertia[w, b]
+    rotational = wp.mat33(m[0], m[3], m[4], m[3], m[1], m[5], m[4], m[5], m[2])
+    moment = wp.vec3(m[6], m[7], m[8])
+    omega = wp.spatial_top(velocity[w, b])
+    v = wp.spatial_bottom(velocity[w, b])
+    alpha = wp.spatial_top(acc)
+    a = wp.spatial_bottom(acc)
+    angular_momentum = rotational * omega + wp.cross(moment, v)
+    momentum = m[9] * v - wp.cross(moment, omega)
+    force = m[9] * a - wp.cross(moment, alpha) + wp.cross(omega, momentum)
+    torque = (
+        rotational * alpha + wp.cross(moment, a) + wp.cross(omega, angular_momentum) + wp.cross(v, momentum)
+    )
+    # Applied forces come as (force, torque) at the centre of mass.
+    outer = wp.spatial_top(applied[w, b])
+    arm = com[w, b] - reference[w, root[b]]
+    torque -= wp.spatial_bottom(applied[w, b]) + wp.cross(arm, outer)
+    load[w, b] = wp.spatial_vector(torque, force - outer)
+
+
+@wp.kernel
+def summed_joint_wrenches(
+    body: wp.array(dtype=int),
+    # bodies that each joint carries (compressed rows)
+    carried_start: wp.array(dtype=int),
+    carried: wp.array(dtype=int),
+    root: wp.array(dtype=int),
+    load: wp.array2d(dtype=wp.spatial_vector),
+    reference: wp.array2d(dtype=wp.vec3),
+    position: wp.array2d(dtype=wp.vec3),
+    orientation: wp.array2d(dtype=wp.quat),
+    joint_frame: wp.array2d(dtype=wp.transform),
+    force: wp.array2d(dtype=wp.vec3),
+    torque: wp.array2d(dtype=wp.vec3),
+    axes: wp.array2d(dtype=wp.quat),
+):
+    """Sum the loads of all bodies that a joint carries, and express them in the child joint frame."""
+    w, k = wp.tid()
+    b = body[k]
+    total = wp.spatial_vector()
+    for i in range(carried_start[k], carried_start[k + 1]):
+        total += load[w, carried[i]]
+    f = wp.spatial_bottom(total)
+    # The solver keeps the real part of a quaternion first.
+    r = orientation[w, b]
+    q = wp.quat(r[1], r[2], r[3], r[0])
+    child = joint_frame[w, k]
+    anchor = position[w, b] + wp.quat_rotate(q, wp.transform_get_translation(child))
+    t = wp.spatial_top(total) + wp.cross(reference[w, root[b]] - anchor, f)
+    q = q * wp.transform_get_rotation(child)
+    force[w, k] = wp.quat_rotate_inv(q, f)
+    torque[w, k] = wp.quat_rotate_inv(q, t)
+    axes[w, k] = q
+
+
+@wp.kernel
 def joint_wrenches(
     bodies_per_world: int,
     body: wp.array(dtype=int),
@@ -132,6 +234,7 @@ def joint_wrenches(
     parent_force: wp.array(dtype=wp.spatial_vector),
     force: wp.array2d(dtype=wp.vec3),
     torque: wp.array2d(dtype=wp.vec3),
+    axes: wp.array2d(dtype=wp.quat),
 ):
     """Turn (force, torque about the child's centre of mass, world frame) into the child joint frame."""
     w, k = wp.tid()
@@ -146,6 +249,15 @@ def joint_wrenches(
     q = wp.transform_get_rotation(pose) * wp.transform_get_rotation(child)
     force[w, k] = wp.quat_rotate_inv(q, f)
     torque[w, k] = wp.quat_rotate_inv(q, t)
+    axes[w, k] = q
+
+
+@wp.func
+def at_origin(twist: wp.spatial_vector, pose: wp.transform, com: wp.vec3):
+    """A twist with its linear velocity moved from the centre of mass to the body's origin."""
+    omega = wp.spatial_bottom(twist)
+    arm = wp.quat_rotate(wp.transform_get_rotation(pose), com)
+    return wp.spatial_vector(wp.spatial_top(twist) - wp.cross(omega, arm), omega)
 
 
 @wp.kernel
@@ -155,23 +267,9 @@ def publish_bodies(
     body_com: wp.array(dtype=wp.vec3),
     out: wp.array(dtype=wp.spatial_vector),
 ):
-    """Move linear velocities from the centre of mass to the body's origin."""
+    """Linear velocities of the bodies' origins."""
     b = wp.tid()
-    v = wp.spatial_top(body_twist[b])
-    omega = wp.spatial_bottom(body_twist[b])
-    arm = wp.quat_rotate(wp.transform_get_rotation(body_pose[b]), body_com[b])
-    out[b] = wp.spatial_vector(v - wp.cross(omega, arm), omega)
-
-
-@wp.kernel
-def publish_accelerations(
-    vel: wp.array(dtype=float),
-    previous: wp.array(dtype=float),
-    inv_dt: float,
-    acc: wp.array(dtype=float),
-):
-    i = wp.tid()
-    acc[i] = (vel[i] - previous[i]) * inv_dt
+    out[b] = at_origin(body_twist[b], body_pose[b], body_com[b])
 
 
 @wp.kernel
@@ -225,21 +323,62 @@ def pair_friction(
     out[w, p] = v
 
 
+# Bits of the solver's overflow flags: no room for constraint rows (1, 2), candidates (4), contacts (8) or convex
+# pairs (16); more triangles of a heightfield touched by one shape than are looked at (32). Higher bits are limits of
+# iterations.
+TOO_MANY_TRIANGLES = wp.constant(32)
+LOST_CONTACTS = wp.constant(63)
+
+
 @wp.kernel
 def end_of_step(
+    worlds: int,
+    lanes: int,
+    # health
     bits: wp.array(dtype=int),
     count: wp.array(dtype=int),
     rows: wp.array(dtype=int),
+    # state
+    bodies_per_world: int,
+    body_pose: wp.array(dtype=wp.transform),
+    body_twist: wp.array(dtype=wp.spatial_vector),
+    body_com: wp.array(dtype=wp.vec3),
+    dofs_per_world: int,
+    vel: wp.array(dtype=float),
+    previous: wp.array(dtype=float),
+    inv_dt: float,
+    # out
     seen: wp.array(dtype=int),
     most: wp.array(dtype=int),
     stepped: wp.array(dtype=wp.bool),
     steps: wp.array(dtype=int),
+    body_vel: wp.array(dtype=wp.spatial_vector),
+    acc: wp.array(dtype=float),
+    cleared: wp.array(dtype=float),
 ):
-    """Sticky overflow bits per world; most[0] contacts and most[1] constraint rows ever needed. Counts the step."""
-    w = wp.tid()
-    seen[w] = seen[w] | bits[w]
+    """All that follows every step: body velocities, joint accelerations, the health of the solver, clean sums.
+
+    Sticky overflow bits per world; most[0] contacts and most[1] constraint rows ever needed, most[2] all bits of lost
+    contacts. Counts the step.
+    """
+    w, i = wp.tid()
+    if i < bodies_per_world:
+        b = w * bodies_per_world + i
+        body_vel[b] = at_origin(body_twist[b], body_pose[b], body_com[b])
+    if i < dofs_per_world:
+        d = w * dofs_per_world + i
+        acc[d] = (vel[d] - previous[d]) * inv_dt
+    for c in range(w * lanes + i, cleared.shape[0], worlds * lanes):
+        cleared[c] = 0.0
+    if i > 0:
+        return
+    if bits[w] != 0:
+        seen[w] = seen[w] | bits[w]
+        if (bits[w] & LOST_CONTACTS) != 0:
+            wp.atomic_or(most, 2, bits[w] & LOST_CONTACTS)
     stepped[w] = True
-    wp.atomic_max(most, 1, rows[w])
+    if rows[w] > most[1]:
+        wp.atomic_max(most, 1, rows[w])
     if w == 0:
         wp.atomic_max(most, 0, count[0])
         steps[0] = steps[0] + 1

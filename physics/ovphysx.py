@@ -280,7 +280,7 @@ class OvPhysxEngine(Engine):
             )
         self.step_count = torch.zeros(1, dtype=torch.int32)
         _load_runtime()
-        models = {a.path: load_model(a) for a in desc.articulations}
+        models = self._models = {a.path: load_model(a) for a in desc.articulations}
         self._export: SceneExport = export_scene(
             desc,
             models,
@@ -454,8 +454,16 @@ class OvPhysxEngine(Engine):
             raise RuntimeError(f"{path!r} is a single rigid body without joints, so it has no joint wrench.")
         binding, buffer = tree.bind("ARTICULATION_LINK_INCOMING_JOINT_FORCE")
         b = len(state.body_names)
+        frames = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).repeat(b, 1)
+        for joint in self._models[path].joints:
+            if joint.type != "free":
+                frames[joint.child] = torch.tensor([*joint.child_pose[0], *joint.child_pose[1]])
         reader = JointWrenchReader(
-            list(state.body_names), torch.zeros(self.num_envs, b, 3), torch.zeros(self.num_envs, b, 3)
+            list(state.body_names),
+            torch.zeros(self.num_envs, b, 3),
+            torch.zeros(self.num_envs, b, 3),
+            frames,
+            torch.zeros(self.num_envs, b, 4),
         )
         # PhysX reports in the authored joint frame, which differs from the child joint frame of the
         # description only where the joint axis is no coordinate axis.
@@ -465,7 +473,7 @@ class OvPhysxEngine(Engine):
                 np.array([np.eye(3) if r is None else r for r in tree.art.wrench_rotation]),
                 dtype=torch.float32,
             )
-        self._wrenches.append((reader, binding, buffer, tree.link_ids, turn))
+        self._wrenches.append((reader, binding, buffer, tree.link_ids, turn, state.body_slice))
         return reader
 
     def _check_building(self) -> None:
@@ -590,7 +598,7 @@ class OvPhysxEngine(Engine):
                     )
 
     def _read_wrenches(self) -> None:
-        for reader, binding, buffer, links, turn in self._wrenches:
+        for reader, binding, buffer, links, turn, bodies in self._wrenches:
             binding.read(buffer)
             wrench = buffer.index_select(1, links)
             if turn is None:
@@ -599,6 +607,9 @@ class OvPhysxEngine(Engine):
             else:
                 reader.force.copy_((turn @ wrench[..., :3, None]).squeeze(-1))
                 reader.torque.copy_((turn @ wrench[..., 3:, None]).squeeze(-1))
+            a, b = self.body_pose[:, bodies, 3:], reader.joint_frame[:, 3:]
+            reader.quat[..., :3] = _rotate(a, b[:, :3]) * 0.0
+            _multiply(a, b, out=reader.quat)
 
     def update_kinematics(self) -> None:
         if self.stale:
@@ -714,4 +725,7 @@ def _visual(
         size = (size[0], size[1] / 2)
     p = shape.pos if pos is None else tuple(float(v) for v in pos)
     q = shape.quat if quat is None else tuple(float(v) for v in quat)
-    return VisualShape(body, shape.kind, size, p, q, shape.rgba or GREY, shape.vertices, shape.faces)  # type: ignore[arg-type]
+    kind = shape.kind
+    if kind == "heightfield":
+        kind, size = "mesh", ()
+    return VisualShape(body, kind, size, p, q, shape.rgba or GREY, shape.vertices, shape.faces)  # type: ignore[arg-type]

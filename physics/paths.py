@@ -75,6 +75,19 @@ class BodyIndex:
             if regex.fullmatch(flat) or regex.fullmatch(tree)
         ]
 
+    def _below(self, regex: re.Pattern[str]) -> list[str]:
+        """Bodies with something above them that ``regex`` fully matches."""
+
+        def above(path: str) -> list[str]:
+            parts = path.split("/")
+            return ["/".join(parts[:i]) for i in range(1, len(parts))]
+
+        return [
+            flat
+            for flat, tree in zip(self.paths, self.tree_paths)
+            if any(regex.fullmatch(p) for p in (*above(flat), *above(tree)))
+        ]
+
     def sensing(self, path: str, what: str) -> list[str]:
         """Bodies that a sensor's ``prim_path`` names.
 
@@ -85,7 +98,7 @@ class BodyIndex:
         found = self.match(pattern, what)
         if found:
             return found
-        below = self.match(pattern.rstrip("/") + "/.*")
+        below = self._below(compile_regex(pattern.rstrip("/"), what))
         if below:
             names = ", ".join(f"{ENV_REGEX_NS}/{b}" for b in below)
             raise ValueError(f"{what} {path!r} is no rigid body. Rigid bodies below it: {names}.")

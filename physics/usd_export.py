@@ -226,9 +226,9 @@ class _Writer:
     """Thin layer over usd-core: PhysX schemas have no Python classes there."""
 
     def __init__(self, gravity: Vector, dt: float, position_iterations: int, velocity_iterations: int):
-        from pxr import Gf, Sdf, Tf, Usd, UsdGeom, UsdPhysics, UsdShade
+        from pxr import Gf, Sdf, Tf, Usd, UsdGeom, UsdPhysics, UsdShade, Vt
 
-        self.Gf, self.Sdf, self.Tf, self.Usd = Gf, Sdf, Tf, Usd
+        self.Gf, self.Sdf, self.Tf, self.Usd, self.Vt = Gf, Sdf, Tf, Usd, Vt
         self.Geom, self.Physics, self.Shade = UsdGeom, UsdPhysics, UsdShade
         self.iterations = (position_iterations, velocity_iterations)
         self.stage = Usd.Stage.CreateInMemory()
@@ -314,14 +314,17 @@ class _Writer:
                 raise ValueError(f"A plane cannot move ({path}); planes belong to static geometry.")
             geom = g.Plane.Define(stage, path)
             geom.CreateAxisAttr("Z")
-        elif shape.kind == "mesh":
+        elif shape.kind in ("mesh", "heightfield"):
             if shape.vertices is None or shape.faces is None:
-                raise ValueError(f"A mesh shape ({path}) needs vertices and faces.")
-            faces = np.asarray(shape.faces).reshape(-1, 3)
+                raise ValueError(f"A {shape.kind} shape ({path}) needs vertices and faces.")
+            faces = np.ascontiguousarray(shape.faces, dtype=np.int32).reshape(-1, 3)
+            points = np.ascontiguousarray(shape.vertices, dtype=np.float32)
             geom = g.Mesh.Define(stage, path)
-            geom.CreatePointsAttr([self.vec(v) for v in np.asarray(shape.vertices)])
-            geom.CreateFaceVertexCountsAttr([3] * len(faces))
-            geom.CreateFaceVertexIndicesAttr([int(i) for i in faces.reshape(-1)])
+            geom.CreatePointsAttr(self.Vt.Vec3fArray.FromNumpy(points))
+            geom.CreateFaceVertexCountsAttr(
+                self.Vt.IntArray.FromNumpy(np.full(len(faces), 3, dtype=np.int32))
+            )
+            geom.CreateFaceVertexIndicesAttr(self.Vt.IntArray.FromNumpy(faces.reshape(-1)))
             geom.CreateSubdivisionSchemeAttr("none")
             # PhysX moves only convex meshes; static ones keep their triangles.
             self.Physics.MeshCollisionAPI.Apply(geom.GetPrim()).CreateApproximationAttr(

@@ -26,6 +26,7 @@ from .asset_cfg import ArticulationCfg, RigidObjectCfg, root_pose
 from .rigid_object import RigidObject
 from .scene_cfg import InteractiveSceneCfg
 from .spawn_cfg import MjcfCfg, PlaneCfg, ShapeCfg, rgba
+from .terrain_cfg import TerrainCfg, height_at
 
 _STATIC_PATH = re.compile(r"/World(/[\w-]+)+")
 # Far more than any machine holds.
@@ -91,6 +92,8 @@ class InteractiveScene:
         self._overflow_told = False
         #: Whether the simulation runs; see :meth:`stop`.
         self.playing = True
+        #: Whether :meth:`close` was called.
+        self.closed = False
         self._resumed: dict[int, Callable[[], None]] = {}
         self._stopped: dict[int, Callable[[], None]] = {}
         self.cfg = cfg
@@ -118,14 +121,20 @@ class InteractiveScene:
             elif isinstance(entity, RigidObjectCfg):
                 paths[name] = self._path(name, entity.prim_path, paths)
                 bodies.append((name, self._describe_body(name, entity, paths[name])))
-            elif isinstance(entity, PlaneCfg):
-                statics.append(self._describe_plane(name, entity, [s.path for s in statics]))
+            elif isinstance(entity, (PlaneCfg, TerrainCfg)):
+                kind = "a plane" if isinstance(entity, PlaneCfg) else "a terrain"
+                self._check_static_path(name, entity.prim_path, [s.path for s in statics], kind)
+                if isinstance(entity, PlaneCfg):
+                    statics.append(self._describe_plane(name, entity))
+                else:
+                    statics.append(entity.describe(f"scene.{name}"))
+                    self._put_on_terrain(name, entity, statics[-1], origins, spacing)
             elif isinstance(entity, SensorBaseCfg):
                 sensors[name] = entity
             else:
                 raise ValueError(
                     f"scene.{name} is a {type(entity).__name__}; a scene holds ArticulationCfg, RigidObjectCfg, "
-                    "PlaneCfg and sensor configurations."
+                    "PlaneCfg, TerrainCfg and sensor configurations."
                 )
         if not articulations and not bodies:
             raise ValueError(
@@ -181,12 +190,16 @@ class InteractiveScene:
             root = self._default_root(name, body.pos, body.quat, given)
             self.rigid_objects[name] = RigidObject(name, given, self.engine, paths[name], self._sync, root)
         self._assets: list[Asset] = [*self.articulations.values(), *self.rigid_objects.values()]
-        world = SensorWorld(self.engine, self.body_index, {a.path: a.name for a in self._assets})
+        world = SensorWorld(self.engine, self.body_index, {a.path: a.name for a in self._assets}, self._sync)
         for name, sensor in sensors.items():
             self.sensors[name] = sensor.create(name, world)
         self.engine.start()
         for item in self.sensors.values():
             item.build()
+        kinds: dict[type[SensorBase], list[SensorBase]] = {}
+        for item in self.sensors.values():
+            kinds.setdefault(type(item), []).append(item)
+        self._samplers = [kind.sampler(group) for kind, group in kinds.items()]
         self._launch_step = self.engine.compile(self._step_work)
         self._launch_derive = self.engine.compile(self._derive_work)
         self.reset()
@@ -223,15 +236,36 @@ class InteractiveScene:
         return RigidBodyDesc(path, shapes, pos, rot, any(p.fixed for p in parts))
 
     @staticmethod
-    def _describe_plane(name: str, cfg: PlaneCfg, taken: list[str]) -> StaticDesc:
-        what, path = f"scene.{name}", cfg.prim_path
+    def _check_static_path(name: str, path: Any, taken: list[str], kind: str) -> None:
         if not isinstance(path, str) or not _STATIC_PATH.fullmatch(path) or path.startswith("/World/envs"):
             raise ValueError(
-                f"{what}.prim_path is {path!r}; a plane is shared by all environments: use a path such as "
+                f"scene.{name}.prim_path is {path!r}; {kind} is shared by all environments: use a path such as "
                 "'/World/ground'."
             )
         if path in taken:
-            raise ValueError(f"{what}.prim_path {path!r} is that of another plane; give each its own.")
+            raise ValueError(
+                f"scene.{name}.prim_path {path!r} is that of another plane or terrain; give each its own."
+            )
+
+    @staticmethod
+    def _put_on_terrain(
+        name: str, cfg: TerrainCfg, desc: StaticDesc, origins: np.ndarray, spacing: float
+    ) -> None:
+        """Raise the origins of the environments to the surface."""
+        middle = np.array(desc.pos)
+        heights = middle[2] + height_at(desc.shapes[0], origins[:, :2] - middle[:2])
+        if np.isnan(heights).any():
+            needed = 2.0 * np.abs(origins[:, :2] - middle[:2]).max(axis=0) + spacing
+            raise ValueError(
+                f"scene.{name}.size is {tuple(cfg.size)!r} m, but the origins of {len(origins)} environments "
+                f"scene.env_spacing={spacing:g} m apart need {needed[0]:g} x {needed[1]:g} m. Make it larger, or the "
+                "spacing smaller."
+            )
+        origins[:, 2] = heights
+
+    @staticmethod
+    def _describe_plane(name: str, cfg: PlaneCfg) -> StaticDesc:
+        what, path = f"scene.{name}", cfg.prim_path
         friction = checks.number(cfg.friction, f"{what}.friction", at_least=0.0)
         shape = ShapeDesc("plane", friction=friction, rgba=rgba(cfg.color, f"{what}.color"))
         pos: Any = checks.vector(cfg.init_pos, 3, f"{what}.init_pos")
@@ -283,15 +317,19 @@ class InteractiveScene:
     def _step_work(self) -> None:
         for asset in self._assets:
             asset.launch_before_step()
+        for sensor in self.sensors.values():
+            sensor.launch_before_step()
         self.engine.launch_step()
         for asset in self._assets:
             asset.launch_after_step()
-        for sensor in self.sensors.values():
-            sensor.launch_sample()
+        for sample in self._samplers:
+            sample()
 
     def _derive_work(self) -> None:
         for asset in self._assets:
             asset.launch_after_step()
+        for sensor in self.sensors.values():
+            sensor.launch_derive()
 
     def _sync(self) -> None:
         if self.engine.stale:
@@ -400,5 +438,6 @@ class InteractiveScene:
 
     def close(self) -> None:
         """Free the engine. Safe to call twice. Stepping or resetting afterwards is a RuntimeError."""
+        self.closed = True
         self._launch_step = self._launch_derive = _closed
         self.engine.close()

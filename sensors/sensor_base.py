@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +20,15 @@ __all__ = ["SensorBase", "SensorBaseCfg", "SensorWorld"]
 
 @dataclass
 class SensorWorld:
-    """What a sensor may know of its scene: the engine, the bodies, the assets' paths."""
+    """What a sensor may know of its scene: the engine, the bodies, the assets' paths.
+
+    ``sync`` makes poses, and what sensors derive of them, current after writes; to be called before reading.
+    """
 
     engine: Engine
     bodies: BodyIndex
     assets: dict[str, str] = field(default_factory=dict)
+    sync: Callable[[], None] = lambda: None
 
 
 class SensorBase(ABC):
@@ -50,9 +55,25 @@ class SensorBase(ABC):
     def build(self) -> None:
         """Allocate buffers, once the engine's readers are in place."""
 
+    def launch_before_step(self) -> None:
+        """Warp work at the start of a step, where poses and velocities are current; part of the compiled step."""
+
     @abstractmethod
     def launch_sample(self) -> None:
         """The Warp work of one sample; part of the compiled physics step."""
+
+    @classmethod
+    def sampler(cls, sensors: Sequence[SensorBase]) -> Callable[[], None]:
+        """What takes one sample of each of a scene's sensors of this class; here one after the other."""
+
+        def launch() -> None:
+            for sensor in sensors:
+                sensor.launch_sample()
+
+        return launch
+
+    def launch_derive(self) -> None:
+        """Warp work after states were written between two steps, once poses and velocities are current again."""
 
     @abstractmethod
     def reset(self, env_mask: torch.Tensor | None = None) -> None:

@@ -73,21 +73,29 @@ def _positions(sensor: Any, env_id: int, scene: Any) -> np.ndarray:
         return to_numpy(pos)[env_id]
     paths = list(scene.body_paths)
     rows = [
-        _row(name, paths, getattr(getattr(sensor, "cfg", None), "prim_path", None))
+        body_row(name, paths, getattr(getattr(sensor, "cfg", None), "prim_path", None))
         for name in sensor.body_names
     ]
     return to_numpy(scene.body_poses((env_id,)))[0, rows, :3]
 
 
-def _row(name: str, paths: list[str], prim_path: str | None) -> int:
-    """Which of ``paths`` is the sensor body ``name``; the sensor's own path decides between robots."""
+def body_row(name: str, paths: list[str], prim_path: str | None) -> int:
+    """Which of ``paths`` is the sensor body ``name`` (a name, a path, or the path of a body's shape).
+
+    The sensor's own path decides between robots.
+
+    Raises:
+        ValueError: None, or several.
+    """
     if name in paths:
         return paths.index(name)
+    if name.rpartition("/")[0] in paths:
+        return paths.index(name.rpartition("/")[0])
     rows = [i for i, path in enumerate(paths) if path.rpartition("/")[2] == name]
     if len(rows) > 1 and prim_path is not None:
         pattern = re.sub(r"^(\{ENV_REGEX_NS\}|/World/envs/env_[^/]+)/", "", prim_path)
         rows = [i for i in rows if re.fullmatch(pattern, re.sub(r"^/World/envs/env_[^/]+/", "", paths[i]))]
     if len(rows) != 1:
         found = f"{len(rows)} bodies of the scene have this name." if rows else near(name, paths).strip()
-        raise ValueError(f"contact_arrows: cannot place sensor body {name!r}: {found}")
+        raise ValueError(f"debug_vis: cannot place sensor body {name!r}: {found}")
     return rows[0]

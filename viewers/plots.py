@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from .arrows import to_numpy
 from .extras import require
+from .series import Line, Panel
 
 # Told apart by people with any colour vision, and in print.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5C3E", "#444444")
@@ -95,53 +97,168 @@ def plot_gait(
         for label, values in (("command", command), ("measured", measured))
         if values is not None
     }
-    num_feet = len(names)
-    rows = 3 if series else 2
-    heights = [0.22 * num_feet + 0.25, 1.9, 1.1][:rows]
-    figure, axes = _figure(rows, heights, (8.0, 1.0 + 1.25 * sum(heights)))
-    ends = np.append(times, times[-1] + np.median(np.diff(times)))  # a sample lasts until the next one
-
-    gait = axes[0]
-    for n in range(num_feet):
-        bars = [(ends[a], ends[b] - ends[a]) for a, b in _runs(contact[:, n])]
-        gait.broken_barh(bars, (num_feet - 1 - n - 0.36, 0.72), facecolors=COLORS[n % len(COLORS)])
-    gait.set_yticks(range(num_feet), [f"{name}" for name in reversed(names)])
-    gait.set_ylim(-0.6, num_feet - 0.4)
-    gait.set_ylabel("in contact", fontsize=10)
-    gait.grid(visible=False, axis="y")
-    if title:
-        gait.set_title(title, fontsize=11, loc="left")
-
-    force = axes[1]
-    for n, name in enumerate(names):
-        color = COLORS[n % len(COLORS)]
-        force.plot(times, forces[:, n], color=color, linewidth=1.3, label=name)
-        force.fill_between(times, 0.0, forces[:, n], color=color, alpha=0.08, linewidth=0.0)
-    force.set_ylabel("vertical force [N]", fontsize=10)
-    force.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9, frameon=False)
-
+    panels = [
+        Panel("", "in contact", kind="bars", lines=[Line(n, contact[:, i]) for i, n in enumerate(names)]),
+        Panel("", "vertical force", "N", lines=[Line(n, forces[:, i]) for i, n in enumerate(names)]),
+    ]
     if series:
-        speed = axes[2]
+        widest = max(values.shape[1] for values in series.values())
+        what = "velocity" if widest > 1 else f"{velocity_names[0]}\nvelocity"
+        panel = Panel("", what, "m/s" if widest < 3 else "m/s, rad/s")
         for label, values in series.items():
             for k in range(values.shape[1]):
-                column = velocity_names[k] if k < len(velocity_names) else str(k)
-                speed.plot(
-                    times,
-                    values[:, k],
-                    color=COLORS[k % len(COLORS)] if label == "measured" else "#222222",
-                    linestyle="-" if label == "measured" else ("--", ":", "-.")[k % 3],
-                    linewidth=1.3,
-                    drawstyle="steps-post" if label == "command" else "default",  # commands jump
-                    zorder=3 if label == "command" else 2,
-                    label=label if values.shape[1] == 1 else f"{column}, {label}",
+                name = velocity_names[k] if k < len(velocity_names) else str(k)
+                panel.lines.append(Line("" if widest == 1 else name, values[:, k], label))
+        panels.append(panel)
+    return plot_series(times, panels, path, title)
+
+
+def plot_series(
+    times: Any,
+    panels: Sequence[Panel],
+    path: str | PathLike[str],
+    title: str | None = None,
+    resets: Sequence[float] = (),
+) -> Path:
+    """Time series in panels above one another: lines, and bars for contacts.
+
+    Args:
+        times: (T,) increasing, in s.
+        panels: As from :meth:`forcelab.viewers.SeriesRecorder.panels`; values of T samples.
+        path: Of the picture; the suffix chooses the format (.png, .svg, .pdf). Parent folders are made.
+        title: Above the plot.
+        resets: Times to mark by a vertical line, in s.
+
+    Returns:
+        The path.
+
+    Raises:
+        ImportError: The extra ``viewer`` is missing.
+        ValueError: There are fewer than two samples, or a series of another length.
+    """
+    times = to_numpy(times).ravel()
+    if len(times) < 2 or np.any(np.diff(times) <= 0.0):
+        raise ValueError("plot_series: times must be at least two increasing numbers, in s.")
+    if not panels:
+        raise ValueError("plot_series: there is no panel.")
+    for panel in panels:
+        for line in panel.lines:
+            if np.shape(line.values) != times.shape:
+                raise ValueError(
+                    f"plot_series: {line.label!r} of {panel.title!r} has shape {np.shape(line.values)}, "
+                    f"times has {times.shape}."
                 )
-        widest = max(values.shape[1] for values in series.values())
-        what = f"{velocity_names[0]}\nvelocity [m/s]" if widest == 1 else "velocity\n[m/s]"
-        speed.set_ylabel(what if widest < 3 else "velocity\n[m/s, rad/s]", fontsize=10)
-        speed.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9, frameon=False)
+    tall = 1.9 if len(panels) < 4 else 1.35 if len(panels) < 7 else 1.0
+    heights = [0.22 * len(p.lines) + 0.25 if p.kind == "bars" else tall for p in panels]
+    titles = sum(bool(p.title) for p in panels)
+    figure, axes = _figure(len(panels), heights, (8.5, 1.0 + 1.25 * sum(heights) + 0.2 * titles))
+    ends = np.append(times, times[-1] + np.median(np.diff(times)))  # a sample lasts until the next one
+    colors: dict[str, str] = {}
+    for axis, panel in zip(axes, panels):
+        if panel.kind == "bars":
+            _draw_bars(axis, ends, panel, colors)
+        else:
+            _draw_lines(axis, times, panel, colors)
+        axis.set_ylabel(_wrapped(panel.axis_label), fontsize=10)
+        if panel.title:
+            axis.set_title(panel.title, fontsize=9, loc="left", color="#555555", pad=4)
+        for time in resets:
+            axis.axvline(time, color="#888888", linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+    if len(resets):
+        axes[0].annotate(
+            "reset",
+            (resets[0], 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(2, -2),
+            textcoords="offset points",
+            fontsize=8,
+            color="#666666",
+            va="top",
+        )
+    if title:
+        figure.suptitle(title, fontsize=11, x=0.01, ha="left")
     axes[-1].set_xlabel("time [s]", fontsize=10)
     axes[-1].set_xlim(times[0], ends[-1])
     return _save(figure, path)
+
+
+def _color(line: Line, colors: dict[str, str]) -> str:
+    """One colour per body (or whatever the lines are of) throughout a figure."""
+    key = line.color or line.label
+    if key not in colors:
+        colors[key] = COLORS[len(colors) % len(COLORS)]
+    return colors[key]
+
+
+def _draw_bars(axis: Any, ends: np.ndarray, panel: Panel, colors: dict[str, str]) -> None:
+    count = len(panel.lines)
+    for n, line in enumerate(panel.lines):
+        on = np.nan_to_num(to_numpy(line.values)) > 0.5
+        bars = [(ends[a], ends[b] - ends[a]) for a, b in _runs(on)]
+        axis.broken_barh(bars, (count - 1 - n - 0.36, 0.72), facecolors=_color(line, colors))
+    axis.set_yticks(range(count), [line.label for line in reversed(panel.lines)])
+    axis.set_ylim(-0.6, count - 0.4)
+    axis.grid(visible=False, axis="y")
+
+
+def _draw_lines(axis: Any, times: np.ndarray, panel: Panel, colors: dict[str, str]) -> None:
+    pairs = [line for line in panel.lines if line.role != "value"]
+    wanted = [line for line in pairs if line.role == "command"]
+    single = len(wanted) == 1
+    # Colours repeat after a while; then dashes tell lines apart.
+    own: dict[str, str] = {}
+    used = (
+        colors
+        if len({line.color or line.label for line in panel.lines} | set(colors)) <= len(COLORS)
+        else own
+    )
+    seen: dict[str, int] = {}
+    for line in panel.lines:
+        color, style = _color(line, used), "-"
+        if line.role == "command":
+            style = "--"
+            color = "#222222" if single else color
+        elif line.role == "value":
+            style = ("-", "--", ":", "-.")[seen.setdefault(color, 0) % 4]
+            seen[color] += 1
+        label = line.label if line.role == "value" else f"{line.label}, {line.role}".removeprefix(", ")
+        axis.plot(
+            times,
+            line.values,
+            color=color,
+            linestyle=style,
+            linewidth=1.5 if line.role == "command" else 1.2,
+            drawstyle="steps-post" if line.role == "command" else "default",  # commands jump
+            zorder=3 if line.role == "command" else 2,
+            label=label,
+        )
+        if panel.unit == "N" and len(panel.lines) <= 6 and line.role == "value":
+            axis.fill_between(times, 0.0, line.values, color=color, alpha=0.08, linewidth=0.0)
+    if len(panel.lines) > 1 or panel.lines[0].label not in panel.ylabel:
+        small = len(panel.lines) > 8
+        axis.legend(
+            loc="upper left",
+            bbox_to_anchor=(1.0, 1.05),
+            fontsize=7 if small else 9,
+            labelspacing=0.2 if small else 0.5,
+            frameon=False,
+        )
+
+
+def _wrapped(label: str, width: int = 22) -> str:
+    """An axis label on several lines where it is long; the unit stays with the last word."""
+    lines: list[str] = []
+    for part in label.split("\n"):
+        words = re.split(r" (?![^\[]*\])", part)
+        row = words[0]
+        for word in words[1:]:
+            if len(row) + 1 + len(word) > width:
+                lines.append(row)
+                row = word
+            else:
+                row += f" {word}"
+        lines.append(row)
+    return "\n".join(lines)
 
 
 def _columns(values: Any, length: int, what: str) -> np.ndarray:

@@ -16,6 +16,8 @@ from forcelab.physics.errors import near
 
 from .arrows import Arrow, contact_arrows, to_numpy
 from .camera_cfg import CameraCfg
+from .debug_vis import sensor_drawables
+from .drawables import Arrows, DebugVisCfg, Drawable, Snapshot
 from .extras import require
 
 MAX_ENVS = 64
@@ -25,8 +27,10 @@ _JUMP = 1.0  # m; a followed body that moves farther between two frames was rese
 class FrameRecorder:
     """Draws some environments of a scene and keeps the pictures.
 
-    Works on every engine: it reads only ``scene.engine.visual_shapes()``, ``scene.body_paths`` and
-    ``scene.body_poses(env_ids)``. Pictures wait in a temporary file, so that long videos need no memory.
+    Works on every engine: it reads only ``scene.engine.visual_shapes()``, ``scene.body_paths``,
+    ``scene.body_poses(env_ids)`` and the data of sensors. Sensors whose configuration says ``debug_vis=True``
+    are drawn (contacts, wrenches, rays, frames); nothing in the scene is changed by it. Pictures wait in a
+    temporary file, so that long videos need no memory.
 
     .. code-block:: python
 
@@ -42,6 +46,7 @@ class FrameRecorder:
         width: Of the pictures, in pixels.
         height: Of the pictures, in pixels.
         camera: A :class:`CameraCfg`, or a dictionary with some of its fields.
+        debug_vis: Scales of what sensors show: a :class:`DebugVisCfg`, or a dictionary with some of its fields.
 
     Raises:
         GLUnavailableError: No OpenGL context can be made; the message says what to install.
@@ -55,7 +60,9 @@ class FrameRecorder:
         width: int = 640,
         height: int = 480,
         camera: CameraCfg | Mapping[str, Any] | None = None,
+        debug_vis: DebugVisCfg | Mapping[str, Any] | None = None,
     ) -> None:
+        self.debug_vis = DebugVisCfg.make(debug_vis)
         self.scene = scene
         self.env_ids = tuple(int(i) for i in env_ids)
         self.width, self.height = int(width), int(height)
@@ -101,16 +108,22 @@ class FrameRecorder:
             raise ValueError(f"camera.body: {self.camera.body!r} is no body.{near(self.camera.body, paths)}")
         return self.env_ids.index(env_id), paths.index(self.camera.body)
 
-    def capture(self, arrows: Sequence[Arrow] = (), keep: bool = True) -> np.ndarray:
+    def capture(
+        self, arrows: Sequence[Arrow] = (), keep: bool = True, sensors: Sequence[str] | None = None
+    ) -> np.ndarray:
         """Draw the scene as it is now.
 
         Args:
             arrows: (origin (3) in m, vector (3), rgba (4), scale) each, world frame: an arrow from the origin
                 to origin + scale * vector. With a force in N, ``scale`` is in m per N.
             keep: Whether the picture joins the video.
+            sensors: Names of the sensors to draw; None: those with ``debug_vis=True``.
 
         Returns:
             (height, width, 3) uint8, a new array.
+
+        Raises:
+            ValueError: A pose is not finite, or there is no such sensor.
         """
         poses = to_numpy(self.scene.body_poses(self.env_ids))
         shown = poses[:, self._stage.drawn]
@@ -118,13 +131,19 @@ class FrameRecorder:
             row, column = np.argwhere(~np.isfinite(shown).all(axis=-1))[0]
             path = self.scene.body_paths[self._stage.drawn[column]]
             raise ValueError(f"The pose of {path!r} in environment {self.env_ids[row]} is not finite.")
-        lines = []
+        marks: list[Drawable] = []
         for origin, vector, rgba, scale in arrows:
-            tail = to_numpy(origin).reshape(3)
-            tip = tail + float(scale) * to_numpy(vector).reshape(3)
-            if np.linalg.norm(tip - tail) > 1e-6:  # a point has no direction
-                lines.append((tail, tip, to_numpy(rgba).reshape(4)))
-        frame = self._stage.draw(poses, self._aim(poses), lines, arrow_width=0.006 * self.camera.distance)
+            tail, along = to_numpy(origin).reshape(1, 3), float(scale) * to_numpy(vector).reshape(1, 3)
+            marks.append(Arrows("arrow", tail, along, tuple(to_numpy(rgba).reshape(4))))
+        snapshot = Snapshot(self.scene, self.env_ids, poses)
+        drawn = sensor_drawables(snapshot, sensors, self.debug_vis)
+        frame = self._stage.draw(
+            poses,
+            self._aim(poses),
+            [*marks, *(item for items in drawn.values() for item in items)],
+            arrow_width=0.006 * self.camera.distance,
+            opacity=self.debug_vis.opacity if drawn else 1.0,
+        )
         if keep:
             self._file.seek(0, 2)
             self._file.write(frame.tobytes())

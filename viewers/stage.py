@@ -12,10 +12,11 @@ import mujoco
 import numpy as np
 
 from .camera_cfg import CameraCfg
+from .drawables import Drawable, Points
 from .gl import make_context
 from .shapes import check_shape
 
-MAX_ARROWS = 2000
+MAX_MARKS = 10_000
 _FLOOR_LIGHT = (0.80, 0.83, 0.87)
 _FLOOR_DARK = (0.71, 0.75, 0.80)
 _SKY_TOP = (0.42, 0.58, 0.78)
@@ -79,7 +80,7 @@ class Stage:
             [[int(self._model.body(f"{e}:{i}").mocapid[0]) for i in self.drawn] for e in range(num_envs)],
             dtype=int,
         ).reshape(num_envs, len(self.drawn))
-        self._scene = mujoco.MjvScene(self._model, maxgeom=self._model.ngeom + MAX_ARROWS + 10)
+        self._scene = mujoco.MjvScene(self._model, maxgeom=self._model.ngeom + MAX_MARKS + 10)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_HAZE] = True
         self._option = mujoco.MjvOption()
         self._camera = mujoco.MjvCamera()
@@ -209,16 +210,18 @@ class Stage:
         self,
         poses: np.ndarray,
         lookat: np.ndarray,
-        arrows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]] = (),
+        marks: Sequence[Drawable] = (),
         arrow_width: float = 0.015,
+        opacity: float = 1.0,
     ) -> np.ndarray:
         """One picture, (height, width, 3) uint8.
 
         Args:
             poses: (num_envs, B, 7) position in m and quaternion (x, y, z, w), world frame.
             lookat: (3,) point in the middle of the picture, world frame, in m.
-            arrows: (tail (3), tip (3), rgba (4)) each, world frame, in m.
-            arrow_width: Radius of the shafts, in m.
+            marks: Arrows and points.
+            arrow_width: Radius of the shafts of arrows of width 1, in m.
+            opacity: Of moving bodies.
         """
         if self._render is None:
             raise RuntimeError("This recorder is closed; make a new one to draw more.")
@@ -235,20 +238,13 @@ class Stage:
             self._model, data, self._option, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL.value, scene
         )
         for geom in scene.geoms[: scene.ngeom]:
+            if opacity < 1.0 and self._moves(geom):
+                geom.rgba[3] *= opacity
+                geom.transparent = 1
             if geom.matid in self._ground:
                 # Decoration casts no shadow: large surfaces would otherwise shade themselves in specks.
                 geom.category = mujoco.mjtCatBit.mjCAT_DECOR
-        if len(arrows) > MAX_ARROWS:
-            raise ValueError(f"At most {MAX_ARROWS} arrows fit in a picture, found {len(arrows)}.")
-        kind = mujoco.mjtGeom.mjGEOM_ARROW
-        for tail, tip, rgba in arrows:
-            geom = scene.geoms[scene.ngeom]
-            mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.zeros(9), rgba.astype(np.float32))
-            mujoco.mjv_connector(geom, kind, arrow_width, tail, tip)
-            geom.size[2] *= 2.0  # MuJoCo draws an arrow half as long as its size says
-            geom.category = mujoco.mjtCatBit.mjCAT_DECOR
-            geom.emission = 0.4
-            scene.ngeom += 1
+        self._add_marks(marks, arrow_width)
 
         self._gl.make_current()
         pixels = np.empty((2 * self.height, 2 * self.width, 3), dtype=np.uint8)
@@ -258,6 +254,51 @@ class Stage:
         total = pixels[0::2].astype(np.uint16) + pixels[1::2]
         total = total[:, 0::2] + total[:, 1::2]
         return ((total + 2) >> 2).astype(np.uint8)
+
+    def _moves(self, geom: Any) -> bool:
+        """Whether a geom of the picture belongs to a moving body."""
+        if geom.objtype != mujoco.mjtObj.mjOBJ_GEOM:
+            return False
+        return bool(self._model.body_mocapid[self._model.geom_bodyid[geom.objid]] >= 0)
+
+    def _add_marks(self, marks: Sequence[Drawable], arrow_width: float) -> None:
+        """Arrows and points into the picture; they throw no shadow."""
+        kinds = mujoco.mjtGeom
+        count = sum(len(m.pos) if isinstance(m, Points) else m.heads * len(m.origin) for m in marks)
+        if count > MAX_MARKS:
+            raise ValueError(f"At most {MAX_MARKS} arrows and points fit in a picture, found {count}.")
+        for mark in marks:
+            if isinstance(mark, Points):
+                for pos in mark.pos:
+                    self._add_mark(kinds.mjGEOM_SPHERE, mark.rgba, (mark.radius, 0.0, 0.0), pos)
+                continue
+            radius = arrow_width * mark.width
+            for tail, vector in zip(mark.origin, mark.vector):
+                for head in range(mark.heads):
+                    # The second head sits behind the first: a shorter arrow over the same shaft.
+                    length = np.linalg.norm(vector)
+                    if length <= 1e-6:  # a point has no direction
+                        continue
+                    tip = tail + vector * max(0.5, 1.0 - 4.0 * head * radius / length)
+                    geom = self._add_mark(kinds.mjGEOM_ARROW, mark.rgba)
+                    mujoco.mjv_connector(geom, kinds.mjGEOM_ARROW, radius, tail, tip)
+                    geom.size[2] *= 2.0  # MuJoCo draws an arrow half as long as its size says
+
+    def _add_mark(self, kind: Any, rgba: Any, size: Any = (0.0, 0.0, 0.0), pos: Any = (0.0, 0.0, 0.0)) -> Any:
+        scene = self._scene
+        geom = scene.geoms[scene.ngeom]
+        mujoco.mjv_initGeom(
+            geom,
+            kind,
+            np.asarray(size, dtype=np.float64),
+            np.asarray(pos, dtype=np.float64),
+            np.eye(3).ravel(),
+            np.asarray(rgba, dtype=np.float32),
+        )
+        geom.category = mujoco.mjtCatBit.mjCAT_DECOR
+        geom.emission = 0.4
+        scene.ngeom += 1
+        return geom
 
     def close(self) -> None:
         """Free the OpenGL context; safe to repeat."""

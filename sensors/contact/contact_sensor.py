@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import warp as wp
@@ -139,44 +140,96 @@ class ContactSensor(SensorBase):
             data.last_air_time = Array.wrap(times[2])
             data.last_contact_time = Array.wrap(times[3])
 
+        columns = [(reader.normal, reader.friction, net)]
+        if F:
+            assert reader.normal_matrix is not None and reader.friction_matrix is not None
+            columns += [
+                (
+                    reader.normal_matrix[:, :, c],
+                    reader.friction_matrix[:, :, c],
+                    [m[..., c, :] for m in matrices],
+                )
+                for c in range(F)
+            ]
+        self._series: list[Any] = []
+        for s in range(S):
+            if cfg.track_air_time:
+                self._add_series(
+                    kernels.TIMERS,
+                    normal=reader.normal[:, s],
+                    threshold=float(cfg.force_threshold),
+                    debounce=int(cfg.contact_debounce),
+                    state=self._state[:, s],
+                    times=times[:, :, s],
+                )
+            for normal, friction, (normal_h, friction_h, total_h) in columns:
+                # The parts, the history, and which parts are in it.
+                for history, has_normal, has_friction in (
+                    (normal_h, 1, 0),
+                    (friction_h, 0, 1),
+                    (total_h, 1, 1),
+                ):
+                    if history.shape[1]:
+                        self._add_series(
+                            kernels.FORCES,
+                            normal=normal[:, s],
+                            friction=friction[:, s],
+                            has_normal=has_normal,
+                            has_friction=has_friction,
+                            history=history[:, :, s],
+                        )
+            if cfg.track_contact_points:
+                assert reader.points is not None
+                for c in range(F):
+                    self._add_series(kernels.POINTS, points=reader.points[:, s, c], position=points[:, s, c])
+        clocks = torch.zeros(len(self._series), E, dtype=torch.int32, device=dev)
+        for series, clock in zip(self._series, clocks):
+            series.clock = wp.from_torch(clock)
+
         def vec(t: torch.Tensor) -> wp.array:
             return wp.from_torch(t, dtype=wp.vec3)
 
-        no_columns = zeros(E, S, 0)
         self._buffers = [
+            wp.from_torch(clocks),
             wp.from_torch(self._state),
             wp.from_torch(times),
             *(vec(t) for t in net),
             *(vec(t) for t in matrices),
             vec(points),
         ]
-        self._sample_args = [
-            vec(reader.normal),
-            vec(reader.friction),
-            vec(reader.normal_matrix if reader.normal_matrix is not None else no_columns),
-            vec(reader.friction_matrix if reader.friction_matrix is not None else no_columns),
-            wp.from_torch(
-                reader.points if reader.points is not None else torch.zeros(E, S, 0, 4, device=dev),
-                dtype=wp.vec4,
-            ),
-            wp.float64(self._engine.dt),
-            wp.float64(cfg.update_period),
-            float(cfg.force_threshold),
-            int(cfg.track_friction_forces),
-            int(cfg.track_air_time),
-            int(cfg.contact_debounce),
-        ]
         self._all = torch.ones(E, dtype=torch.bool, device=dev)
         self._wp_device = self._buffers[0].device
+        self._sample = self.sampler([self])
+
+    def _add_series(self, kind: int, **values: Any) -> None:
+        series = kernels.Series()
+        series.kind = kind
+        series.period = self.cfg.update_period
+        for key, value in values.items():
+            if isinstance(value, torch.Tensor):
+                dtypes = {"state": wp.int32, "times": wp.float32, "points": wp.vec4}
+                value = wp.from_torch(value, dtype=dtypes.get(key, wp.vec3))
+            setattr(series, key, value)
+        self._series.append(series)
+
+    @classmethod
+    def sampler(cls, sensors: Sequence[SensorBase]) -> Callable[[], None]:
+        """One launch for all of them."""
+        group = [sensor for sensor in sensors if isinstance(sensor, ContactSensor)]
+        first = group[0]
+        series = [series for sensor in group for series in sensor._series]
+        table = wp.array(series, dtype=kernels.Series, device=first._wp_device)
+        inputs = [table, wp.float64(first._engine.dt)]
+
+        def launch() -> None:
+            wp.launch(
+                kernels.sample, dim=(len(series), first.num_envs), inputs=inputs, device=first._wp_device
+            )
+
+        return launch
 
     def launch_sample(self) -> None:
-        wp.launch(
-            kernels.sample,
-            dim=(self.num_envs, self.num_bodies),
-            inputs=self._sample_args,
-            outputs=self._buffers,
-            device=self._wp_device,
-        )
+        self._sample()
 
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
         checks.env_mask(env_mask, self.num_envs, self.device, f"sensor {self.name!r}: env_mask")

@@ -73,7 +73,8 @@ class ContactSensorCfg(SensorBaseCfg):
             )
         if self.track_contact_points and not (self.filter_prim_paths_expr or self.filter_shape_prim_expr):
             raise ValueError(
-                f"scene.{name}.track_contact_points needs filter_prim_paths_expr: points are reported per column."
+                f"scene.{name}.track_contact_points needs filter_prim_paths_expr or filter_shape_prim_expr: points "
+                "are reported per column."
             )
 
     def create(self, name: str, world: SensorWorld) -> ContactSensor:

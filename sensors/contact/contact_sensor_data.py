@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from forcelab.physics.array import Array
 
 
@@ -17,6 +15,7 @@ class ContactSensorData:
 
     def __init__(self, engine_name: str) -> None:
         self._engine_name = engine_name
+        self._poses: dict[str, Array] = {}
         self.net_normal_forces_w_history: Array
         """(E, H, S, 3) sum of normal contact forces."""
         self.net_forces_w_history: Array
@@ -62,23 +61,25 @@ class ContactSensorData:
         """Alias of :attr:`net_friction_forces_w_history`."""
         return self.net_friction_forces_w_history
 
-    def _no_pose(self, name: str) -> NoReturn:
-        raise NotImplementedError(
-            f"{name}: the {self._engine_name!r} engine does not track sensor poses; read the body's pose from "
-            "its articulation or rigid object (data.body_pose_w)."
-        )
+    def _pose(self, name: str) -> Array | None:
+        if self._engine_name == "newton":
+            raise NotImplementedError(
+                f"{name}: the 'newton' engine does not track sensor poses; read the body's pose from its "
+                "articulation or rigid object (data.body_pose_w)."
+            )
+        return self._poses.get(name)
 
     @property
-    def pos_w(self) -> Array:
-        """Not available on this engine."""
-        self._no_pose("pos_w")
+    def pos_w(self) -> Array | None:
+        """(E, S, 3) [m], or None when the pose is not tracked; NotImplementedError on Newton."""
+        return self._pose("pos_w")
 
     @property
-    def quat_w(self) -> Array:
-        """Not available on this engine."""
-        self._no_pose("quat_w")
+    def quat_w(self) -> Array | None:
+        """(E, S, 4) (x, y, z, w), or None when the pose is not tracked; NotImplementedError on Newton."""
+        return self._pose("quat_w")
 
     @property
-    def pose_w(self) -> Array:
-        """Not available on this engine."""
-        self._no_pose("pose_w")
+    def pose_w(self) -> Array | None:
+        """(E, S, 7), or None when the pose is not tracked; NotImplementedError on Newton."""
+        return self._pose("pose_w")

@@ -55,8 +55,14 @@ def _play(cfg: Any, words: list[str]) -> int:
         command=run.command,
         video=_path(run.video, f"{cfg.task}.mp4"),
         frames=_path(run.frames, "frames"),
-        plot=_path(run.plot, f"{cfg.task}_gait.png"),
+        plot=run.plot,
+        plot_file=run.plot_file,
+        plot_csv=_path(run.plot_csv, f"{cfg.task}_plot.csv"),
+        viewer=run.viewer,
+        viewer_host=run.viewer_host,
+        viewer_port=run.viewer_port,
         camera=run.camera or None,
+        debug_vis=run.debug_vis or None,
         width=run.width,
         height=run.height,
         noise=run.noise,
@@ -110,6 +116,15 @@ def _bench(cfg: Any, words: list[str]) -> int:
     return 0
 
 
+def _bench_sensors(cfg: Any, words: list[str]) -> int:
+    from forcelab.benchmarks.sensors import sensors
+
+    _choose_device(cfg, words)
+    run = cfg.run
+    sensors(cfg, run.num_envs, rounds=run.rounds, steps=run.steps, creation=run.creation, output=run.output)
+    return 0
+
+
 def _path(value: bool | str, default: str) -> str | None:
     return (default if value else None) if isinstance(value, bool) else value
 
@@ -138,10 +153,15 @@ COMMANDS: dict[str, Command] = {
         ),
     ),
     "play": Command(
-        "watch a policy: numbers, video, pictures, gait plot",
+        "watch a policy: numbers, browser, video, pictures, plots",
         _play,
         run_cfg.PlayRun,
-        ("forcelab play task=velocity_flat checkpoint=pretrained video=walk.mp4 'command=[1,0,0]'",),
+        (
+            "forcelab play task=velocity_flat checkpoint=pretrained video=walk.mp4 'command=[1,0,0]'",
+            "forcelab play task=velocity_flat checkpoint=pretrained viewer=browser scene.feet_contact.debug_vis=true",
+            "forcelab play task=velocity_flat plot=default plot_csv=true",
+            "forcelab play task=velocity_flat 'plot=[feet_contact.net_forces_w:LF_FOOT:all,commands.base_velocity]'",
+        ),
     ),
     "evaluate": Command(
         "measure a policy",
@@ -160,6 +180,12 @@ COMMANDS: dict[str, Command] = {
         _bench,
         run_cfg.BenchRun,
         ("forcelab bench task=velocity_flat 'num_envs=[64,4096]' device=cuda:0",),
+    ),
+    "bench sensors": Command(
+        "measure what sensors cost, and the time to create a scene",
+        _bench_sensors,
+        run_cfg.BenchSensorsRun,
+        ("forcelab bench sensors num_envs=4096 device=cuda:0 output=sensors.json",),
     ),
 }
 _OTHER = {"list": "list the tasks", "example": "run a documented example; without a name, list them"}
@@ -220,6 +246,10 @@ def _dispatch(words: list[str]) -> int:
         print(f"forcelab {__version__}")
         return 0
     name, rest = words[0], words[1:]
+    if name == "bench" and rest[:1] == ["sensors"]:
+        name, rest = "bench sensors", rest[1:]
+        if not any(w.startswith("task=") for w in rest):
+            rest.insert(0, "task=velocity_flat")
     if name not in COMMANDS and name not in _OTHER:
         raise ConfigError(f"there is no command {name!r}.{near(name, [*COMMANDS, *_OTHER])}")
     if name == "example":
@@ -276,7 +306,13 @@ def _run_one(name: str, command: Command, texts: list[str], show: bool) -> int:
     assert command.options is not None
     cfg = configs.compose(None, texts, run=command.options())
     if hasattr(cfg.run, "checkpoint"):
-        cfg = _as_trained(cfg, texts)
+        try:
+            cfg = _as_trained(cfg, texts)
+        except ValueError as error:
+            # There is something to print before there is a run.
+            if not show or cfg.run.checkpoint != "latest":
+                raise
+            print(f"forcelab: this is the task's own configuration: {error}", file=sys.stderr)
     if show:
         print(configs.to_yaml(cfg), end="")
         return 0
@@ -353,7 +389,7 @@ def _help() -> str:
         "Reinforcement-learning environments for robots that feel force.",
         "",
         "commands:",
-        *(f"  {name:<9} {text}" for name, text in commands.items()),
+        *(f"  {name:<13} {text}" for name, text in commands.items()),
         "",
         "overrides:",
         "  task=… robot=… scene=… physics=… agent=…     choose from the groups",

@@ -105,6 +105,36 @@ def test_printing_the_configuration(capsys):
     assert printed.env == expected.env and printed.agent == expected.agent
 
 
+def test_printing_the_configuration_before_there_is_a_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, "play", "balance_cartpole", "--cfg")
+    assert code == 0 and out.startswith("task: balance_cartpole")
+    assert "the task's own configuration" in err and "no run with a checkpoint" in err
+    code, _, err = run(capsys, "play", "balance_cartpole", "checkpoint=typo", "--cfg")
+    assert code == 2 and "checkpoint='typo'" in err
+
+
+def test_plot_channels_pass_the_override_grammar(capsys, monkeypatch):
+    seen = []
+    command = cli.COMMANDS["play"]
+    monkeypatch.setitem(
+        cli.COMMANDS,
+        "play",
+        cli.Command(command.help, lambda cfg, words: seen.append(cfg.run) or 0, command.options),
+    )
+    words = ["play", "velocity_flat", "checkpoint=pretrained", "debug_vis={force_scale:0.01}"]
+    for plot, expected in [
+        ("default", "default"),
+        ("true", True),
+        ("gait.png", "gait.png"),
+        ("feet_contact.net_forces_w:.*_FOOT:z", "feet_contact.net_forces_w:.*_FOOT:z"),
+        ("[feet_contact.contact,[a.b:L.*,c.d:x]]", ["feet_contact.contact", ["a.b:L.*", "c.d:x"]]),
+    ]:
+        code, _, err = run(capsys, *words, f"plot={plot}")
+        assert code == 0, err
+        assert seen[-1].plot == expected and seen[-1].debug_vis == {"force_scale": 0.01}
+
+
 def test_sweep_runs_every_combination(capsys, monkeypatch):
     seen = []
 

@@ -239,10 +239,59 @@ def test_play_and_policies_of_other_tasks(trained, tmp_path):
         play(composed(), duration=-1, log_root=root, stream=out)
     with pytest.raises(ValueError, match="has no velocity command"):
         play(composed(), command=[1.0, 0.0, 0.0], log_root=root, stream=out)
-    with pytest.raises(ValueError, match="has no contact sensor"):
-        play(composed(), plot=tmp_path / "gait.png", log_root=root, stream=out)
+    with pytest.raises(ValueError, match=r"viewer='browsr' is no viewer\. Did you mean 'browser'"):
+        play(composed(), viewer="browsr", log_root=root, stream=out)
+    with pytest.raises(ValueError, match=r"no sensor or asset 'robt'\. Did you mean 'robot'"):
+        play(composed(), plot="robt.joint_pos", log_root=root, stream=out)
+    with pytest.raises(ValueError, match="both name a picture"):
+        play(composed(), plot="a.png", plot_file="b.png", log_root=root, stream=out)
     with pytest.raises(ckpt.CheckpointError, match=r"'balance_cartpole'.*'velocity_flat'"):
         play(compose("velocity_flat", ["num_envs=1"]), result.checkpoint, stream=out)
+
+
+@pytest.mark.parametrize("plot", ["file", "channels"])
+def test_play_plots_any_task(trained, tmp_path, plot):
+    pytest.importorskip("matplotlib")
+    root, _, _ = trained
+    picture, table = tmp_path / "deep" / "p.png", tmp_path / "p.csv"
+    what = {"plot": picture} if plot == "file" else {"plot": [["robot.joint_pos"], "robot.joint_vel"]}
+    if plot != "file":
+        what |= {"plot_file": picture, "plot_csv": table}
+    data = play(composed(), duration=0.2, log_root=root, stream=io.StringIO(), **what)
+    assert picture.stat().st_size > 10_000 and data["files"][0] == picture
+    assert [len(panel.lines) for panel in data["panels"]] == [2, 2]
+    if plot != "file":
+        assert table.read_text().startswith("time [s],robot.joint_pos slider_to_cart [rad or m],")
+        assert len(table.read_text().splitlines()) == 11
+
+
+def test_play_in_the_browser_until_stopped(trained):
+    pytest.importorskip("viser")
+    root, _, _ = trained
+    out = io.StringIO()
+    thread = threading.Thread(target=_watch_page, args=(out,), daemon=True)
+    thread.start()
+    data = play(composed(), viewer="browser", viewer_port=0, log_root=root, stream=out)
+    thread.join()
+    assert len(data["times"]) > 0 and "until it is stopped" in out.getvalue()
+    # With a duration it ends by itself.
+    data = play(
+        composed(), viewer="browser", viewer_port=0, duration=0.1, log_root=root, stream=io.StringIO()
+    )
+    assert len(data["times"]) == 5
+
+
+def _watch_page(out):
+    """Fetch the page, then interrupt."""
+    import re
+    import urllib.request
+
+    while " s  " not in out.getvalue():  # a second has been played
+        time.sleep(0.01)
+    url = re.search(r"http://localhost:\d+", out.getvalue()).group()
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert answer.status == 200
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_export_and_ship(trained, tmp_path):

@@ -12,11 +12,13 @@ from forcelab.managers import SceneEntityCfg
 from forcelab.physics import NewtonCfg
 from forcelab.scene import (
     ArticulationCfg,
+    CuboidCfg,
     InteractiveScene,
     InteractiveSceneCfg,
     MjcfCfg,
     PdActuatorCfg,
     PlaneCfg,
+    RigidObjectCfg,
 )
 from forcelab.sensors import ContactSensorCfg
 
@@ -116,3 +118,41 @@ def quadruped(_quadruped: InteractiveScene) -> SceneEnv:
     robot.write_joint_gains(robot.data.default_joint_stiffness, robot.data.default_joint_damping)
     _quadruped.reset()
     return SceneEnv(_quadruped)
+
+
+class ArmSceneCfg(InteractiveSceneCfg):
+    env_spacing = 2.5
+    robot = ArticulationCfg(
+        prim_path="{ENV_REGEX_NS}/Robot",
+        spawn=MjcfCfg("arm.xml"),
+        fixed_base=True,
+        init_joint_pos={"shoulder_pitch": 0.63, "elbow": -0.07, "wrist_pitch": 1.01},
+        actuators={"joints": PdActuatorCfg(joint_names=[".*"], stiffness=500.0, damping=30.0)},
+    )
+    table = RigidObjectCfg(
+        prim_path="{ENV_REGEX_NS}/Table",
+        spawn=CuboidCfg(size=(0.6, 0.9, 0.05), mass=20.0, friction=0.6, fixed=True),
+        init_pos=(0.55, 0.0, 0.075),
+    )
+    tool_contact = ContactSensorCfg(
+        prim_path="{ENV_REGEX_NS}/Robot/tool",
+        filter_prim_paths_expr=["{ENV_REGEX_NS}/Table"],
+        history_length=3,
+        track_friction_forces=True,
+    )
+    link_contact = ContactSensorCfg(prim_path="{ENV_REGEX_NS}/Robot/(forearm|wrist_.*)")
+
+
+@pytest.fixture(scope="session")
+def _arm() -> InteractiveScene:
+    return InteractiveScene(ArmSceneCfg(num_envs=2), physics=NewtonCfg(dt=0.005), device="cpu")
+
+
+@pytest.fixture
+def arm(_arm: InteractiveScene) -> SceneEnv:
+    """Two arms in their default state above a table, with contact sensors "tool_contact" and "link_contact"."""
+    torch.manual_seed(0)
+    table = _arm["table"]
+    table.write_friction(table.data.default_friction)
+    _arm.reset()
+    return SceneEnv(_arm, decimation=2)

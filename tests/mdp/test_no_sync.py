@@ -23,6 +23,9 @@ from forcelab.managers import (
     RewardTermCfg,
     SceneEntityCfg,
 )
+from forcelab.physics import NewtonCfg
+from forcelab.scene import CuboidCfg, InteractiveScene, InteractiveSceneCfg, PlaneCfg, RigidObjectCfg
+from forcelab.sensors import GridPatternCfg, ImuCfg, RayCasterCfg
 
 WAITING = (
     "_local_scalar_dense",
@@ -134,11 +137,29 @@ def params_of(func: Any) -> dict[str, Any]:
     return params
 
 
-OTHER_SENSORS = {"body_incoming_wrench", "body_contact_force_matrix"}
+OTHER_SENSORS = {
+    "body_contact_force_matrix",
+    "body_incoming_wrench",
+    "height_scan",
+    "imu_ang_vel",
+    "imu_lin_acc",
+    "imu_projected_gravity",
+    "joint_wrench_limits",
+    "joint_wrench_out_of_limit",
+}
+# Tested on an arm that presses on a table, below.
+PRESSING = {
+    "body_axis_deviation_l2",
+    "body_pos_out_of_bounds",
+    "normal_force_error",
+    "track_normal_force_exp",
+    "track_target_point_exp",
+    "track_target_velocity_exp",
+}
 VALUES = [n for m in ("observations", "rewards", "terminations", "metrics") for n in mdp._TERMS[m]]
 
 
-@pytest.mark.parametrize("name", [n for n in VALUES if n not in OTHER_SENSORS])
+@pytest.mark.parametrize("name", [n for n in VALUES if n not in OTHER_SENSORS | PRESSING])
 def test_values(env: Any, name: str) -> None:
     func = getattr(mdp, name)
     params = params_of(func)
@@ -154,6 +175,33 @@ def test_values(env: Any, name: str) -> None:
         assert got.shape == (4,)
         assert got.dtype == (torch.bool if name in mdp._TERMS["terminations"] else torch.float32)
     assert not torch.isnan(got).any() or name == "joint_pos_limit_normalized"
+
+
+class ScanSceneCfg(InteractiveSceneCfg):
+    ground = PlaneCfg()
+    box = RigidObjectCfg(
+        prim_path="{ENV_REGEX_NS}/Box", spawn=CuboidCfg(size=(0.1, 0.1, 0.1)), init_pos=(0, 0, 1)
+    )
+    scan = RayCasterCfg(prim_path="{ENV_REGEX_NS}/Box", pattern_cfg=GridPatternCfg(0.5, (1.0, 1.0)))
+    imu = ImuCfg(prim_path="{ENV_REGEX_NS}/Box")
+
+
+def test_scan_and_imu() -> None:
+    scene = InteractiveScene(ScanSceneCfg(num_envs=2), NewtonCfg())
+    env: Any = SimpleNamespace(scene=scene)
+    scene.engine.looks = False  # as on CUDA
+    scene.step()
+    scene["box"].write_root_velocity(torch.zeros(2, 6))  # the next reading takes this in
+    with NoWaiting():
+        scan = mdp.height_scan(env, SceneEntityCfg("scan"))
+        others = [
+            term(env, SceneEntityCfg("imu"))
+            for term in (mdp.imu_ang_vel, mdp.imu_lin_acc, mdp.imu_projected_gravity)
+        ]
+        scene.reset(torch.ones(2, dtype=torch.bool))
+    assert scan.shape == (2, 9) and all(other.shape == (2, 3) for other in others)
+    assert torch.allclose(scan, torch.tensor(0.5), atol=1e-3)
+    scene.close()
 
 
 @pytest.mark.parametrize("name", mdp._TERMS["events"])
@@ -174,6 +222,34 @@ def test_commands(env: Any) -> None:
         env.command_manager.update_metrics()
         env.command_manager.reset(mask)
         env.command_manager.compute(env.step_dt)
+
+
+def test_pressing(arm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arm.scene.engine, "looks", False)  # as on CUDA
+    arm.command_manager = CommandManager({"press": mdp.SlidingPressCommandCfg()}, arm)
+    arm.action_manager = ActionManager({"joints": mdp.IncrementalJointPositionActionCfg()}, arm)
+    arm.command_manager.reset()
+    arm.action_manager.reset()
+    tool, sensor = arm.entity("robot", body_names="tool"), arm.entity("tool_contact")
+    box = {"lower": (0.3, -0.2, 0.0), "upper": (0.7, 0.2, 0.4), "asset_cfg": tool}
+    # Constants are made on the first call.
+    mdp.body_pos_out_of_bounds(arm, **box)
+    mdp.body_axis_deviation_l2(arm, asset_cfg=tool)
+    mask, dt, action = arm.mask(1), torch.full((2,), arm.step_dt), torch.randn(2, 6)
+    with NoWaiting():
+        arm.action_manager.process_action(action)
+        arm.action_manager.apply_action()
+        mdp.body_pos_out_of_bounds(arm, **box)
+        mdp.body_axis_deviation_l2(arm, asset_cfg=tool)
+        mdp.normal_force_error(arm, "press", sensor)
+        mdp.track_normal_force_exp(arm, "press", sensor, std=0.1)
+        mdp.track_target_point_exp(arm, "press", std=0.1)
+        mdp.track_target_velocity_exp(arm, "press", std=0.1)
+        arm.command_manager.update_metrics()
+        arm.command_manager.reset(mask)
+        arm.command_manager.compute(dt)
+        arm.command_manager.compute(arm.step_dt)
+        arm.action_manager.reset(mask)
 
 
 def test_actions(env: Any) -> None:

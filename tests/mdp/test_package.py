@@ -16,13 +16,14 @@ MODULES = (
     "curriculums",
     "events",
     "metrics",
+    "modifiers",
     "observations",
     "rewards",
     "terminations",
 )
 
 
-@pytest.mark.parametrize("module", [*MODULES, "actions_cfg", "commands_cfg"])
+@pytest.mark.parametrize("module", [*MODULES, "actions_cfg", "commands_cfg", "modifiers_cfg"])
 def test_every_public_term_is_exported(module: str) -> None:
     found = importlib.import_module(f"forcelab.mdp.{module}")
     for name, value in vars(found).items():
@@ -37,6 +38,7 @@ def test_importing_and_listing_terms_and_their_cfgs_loads_no_torch() -> None:
     code = (
         "import sys; from forcelab import mdp; assert 'feet_air_time' in dir(mdp); "
         "mdp.JointPositionActionCfg(); mdp.UniformVelocityCommandCfg(ranges={'lin_vel_x': (0, 1)}); "
+        "mdp.ForceTorqueSensorModelCfg(force_noise=0.1); "
         "assert not {'torch', 'warp', 'newton'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -20,7 +20,7 @@ from forcelab.scene import (
     PdActuatorCfg,
     PlaneCfg,
 )
-from forcelab.sensors import ContactSensorCfg
+from forcelab.sensors import ContactSensorCfg, JointWrenchSensorCfg
 
 FOLDER = Path(forcelab.scene.robots.__file__).parent
 LEGS = ("LF", "RF", "LH", "RH")
@@ -35,7 +35,7 @@ def names(model: mujoco.MjModel, kind: str, count: int) -> list[str]:
     return [getattr(model, kind)(i).name for i in range(count)]
 
 
-@pytest.mark.parametrize("name", ["quadruped", "cartpole"])
+@pytest.mark.parametrize("name", ["quadruped", "cartpole", "arm"])
 def test_inertias_are_those_of_real_bodies(name: str) -> None:
     model = load(name)
     for i in range(1, model.nbody):
@@ -44,7 +44,7 @@ def test_inertias_are_those_of_real_bodies(name: str) -> None:
         assert a + b >= c * (1 - 1e-9), model.body(i).name
 
 
-@pytest.mark.parametrize("name", ["quadruped", "cartpole"])
+@pytest.mark.parametrize("name", ["quadruped", "cartpole", "arm"])
 def test_geoms_have_names_and_are_primitives(name: str) -> None:
     model = load(name)
     geoms = names(model, "geom", model.ngeom)
@@ -94,6 +94,115 @@ def test_cartpole_names_and_limits() -> None:
     assert names(model, "joint", model.njnt) == ["slider_to_cart", "cart_to_pole"]
     assert list(model.jnt_range[0]) == [-3.0, 3.0] and not model.jnt_limited[1]
     assert not model.geom_contype.any() and not model.geom_conaffinity.any()
+
+
+ARM_JOINTS = ("shoulder_yaw", "shoulder_pitch", "elbow", "wrist_roll", "wrist_pitch", "flange_roll")
+TOOL_DOWN = {"shoulder_pitch": 0.63, "elbow": -0.07, "wrist_pitch": 1.01}
+
+
+def test_arm_names_limits_and_reach() -> None:
+    model = load("arm")
+    assert model.body_mass.sum() == pytest.approx(15.0)
+    bodies = ["base", "shoulder", "upper_arm", "forearm", "wrist_1", "wrist_2", "wrist_3", "flange", "tool"]
+    assert names(model, "body", model.nbody) == ["world", *bodies]
+    assert names(model, "joint", model.njnt) == list(ARM_JOINTS)
+    for i in range(model.njnt):
+        low, high = model.jnt_range[i]
+        assert model.jnt_limited[i] and -3.2 < low < high < 3.2
+        assert model.jnt_actfrclimited[i] and model.jnt_actfrcrange[i][1] in (30.0, 150.0)
+        assert model.dof_armature[model.jnt_dofadr[i]] > 0
+    # Base, flange and tool are welded.
+    assert [model.body(n).jntnum[0] for n in ("base", "flange", "tool")] == [0, 0, 0]
+    data = mujoco.MjData(model)
+    data.qpos[1] = np.pi / 2  # stretched out forwards: upper arm and forearm in line
+    data.qpos[2] = -np.pi / 2
+    mujoco.mj_forward(model, data)
+    shoulder, flange = data.body("upper_arm").xpos, data.body("flange").xpos
+    assert np.linalg.norm(flange - shoulder) == pytest.approx(0.79, abs=1e-6)
+    assert shoulder[2] == pytest.approx(0.30)
+    # The ball is the lowest part when the tool points down.
+    for joint, value in TOOL_DOWN.items():
+        data.qpos[model.joint(joint).qposadr[0]] = value
+    mujoco.mj_forward(model, data)
+    tip = data.geom("tool_tip").xpos
+    assert tip == pytest.approx([0.5, 0.0, 0.2], abs=2e-3)
+    assert data.body("tool").xmat.reshape(3, 3)[:, 0] == pytest.approx([0.0, 0.0, -1.0], abs=0.05)
+
+
+class ArmCfg(InteractiveSceneCfg):
+    env_spacing = 2.5
+    robot = ArticulationCfg(
+        prim_path="{ENV_REGEX_NS}/Robot",
+        spawn=MjcfCfg(str(FOLDER / "arm.xml")),
+        fixed_base=True,
+        init_joint_pos=TOOL_DOWN,
+        actuators={"joints": PdActuatorCfg(joint_names=[".*"], stiffness=600.0, damping=40.0)},
+    )
+    wrench = JointWrenchSensorCfg(prim_path="{ENV_REGEX_NS}/Robot")
+
+
+@pytest.fixture(scope="module")
+def resting_arms() -> InteractiveScene:
+    """Three arms at rest in different poses; the drives carry them."""
+    scene = InteractiveScene(ArmCfg(num_envs=3), physics=NewtonCfg(), device="cpu")
+    scene.reset()
+    robot = scene["robot"]
+    target = robot.data.default_joint_pos.clone()
+    target[1] += torch.tensor([0.5, -0.4, 0.6, 0.7, -0.5, 0.3])
+    target[2] = torch.tensor([-0.8, 0.9, -0.6, -1.2, 0.4, 1.5])
+    robot.set_joint_position_target(target)
+    for _ in range(800):
+        scene.step()
+    assert robot.data.joint_vel.abs().max() < 1e-3
+    return scene
+
+
+def test_arm_torques_at_rest_are_those_of_gravity(resting_arms: InteractiveScene) -> None:
+    robot = resting_arms["robot"]
+    assert robot.joint_names == list(ARM_JOINTS)
+    model = load("arm")
+    data = mujoco.MjData(model)
+    for env in range(3):
+        data.qpos[:] = robot.data.joint_pos[env].double().numpy()
+        mujoco.mj_forward(model, data)
+        expected = []
+        for j in range(model.njnt):
+            # By hand: the moment of all that lies beyond the joint, about its axis.
+            moment = np.zeros(3)
+            for b in range(1, model.nbody):
+                above = b
+                while above and model.body_jntadr[above] != j:
+                    above = model.body_parentid[above]
+                if above:
+                    weight = np.array([0.0, 0.0, -9.81 * model.body_mass[b]])
+                    moment += np.cross(data.xipos[b] - data.xanchor[j], weight)
+            expected.append(-moment @ data.xaxis[j])
+        torque = robot.data.applied_torque[env].double().numpy()
+        assert torque == pytest.approx(np.array(expected), abs=0.02)
+        assert np.abs(torque[1]) > 3.0
+
+
+def test_arm_flange_wrench_carries_flange_and_tool(resting_arms: InteractiveScene) -> None:
+    robot, wrench = resting_arms["robot"], resting_arms["wrench"]
+    names_in_sensor = wrench.body_names
+    flange, tool = names_in_sensor.index("flange"), names_in_sensor.index("tool")
+    model = load("arm")
+    data = mujoco.MjData(model)
+    for env in range(3):
+        data.qpos[:] = robot.data.joint_pos[env].double().numpy()
+        mujoco.mj_forward(model, data)
+        for column, carried in ((flange, ("flange", "tool")), (tool, ("tool",))):
+            body = data.body(carried[0])
+            frame = body.xmat.reshape(3, 3)
+            force = sum(np.array([0.0, 0.0, 9.81 * model.body(n).mass[0]]) for n in carried)
+            torque = sum(
+                np.cross(data.body(n).xipos - body.xpos, [0.0, 0.0, 9.81 * model.body(n).mass[0]])
+                for n in carried
+            )
+            got = (wrench.data.force[env, column], wrench.data.torque[env, column])
+            assert got[0].double().numpy() == pytest.approx(frame.T @ force, abs=0.01)
+            assert got[1].double().numpy() == pytest.approx(frame.T @ torque, abs=0.002)
+    assert wrench.data.force[:, flange].norm(dim=1).numpy() == pytest.approx(0.5 * 9.81, rel=1e-3)
 
 
 class StandCfg(InteractiveSceneCfg):

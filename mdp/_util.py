@@ -243,10 +243,10 @@ def joint_wrench(
         raise ValueError(f"frame is {frame!r}.{near(str(frame), _FRAMES)}")
     if frame == "sensor":
         return force, torque
-    quat = select(sensor.joint_frame[None, :, 3:], 1, ids)
     if frame == "world":
-        bodies = env.scene[sensor.asset_name].data.body_quat_w.index_select(1, sensor.asset_body_ids)
-        quat = quat_mul(select(bodies, 1, ids), quat)
+        quat = select(data.quat_w, 1, ids)
+    else:
+        quat = select(sensor.joint_frame[None, :, 3:], 1, ids)
     return quat_apply(quat, force), quat_apply(quat, torque)
 
 

@@ -329,7 +329,7 @@ class OvPhysxEngine(Engine):
         self._com_w = torch.zeros(self.num_envs, count, 3)
         self._contacts: list[tuple[ContactReader, Any, list[torch.Tensor], torch.Tensor | None]] = []
         self._wrenches: list[
-            tuple[JointWrenchReader, Any, torch.Tensor, torch.Tensor, torch.Tensor | None]
+            tuple[JointWrenchReader, Any, torch.Tensor, torch.Tensor, torch.Tensor | None, slice]
         ] = []
 
     def _add_body(self, path: str, body: BodyExport, com: list[np.ndarray]) -> None:
@@ -607,9 +607,7 @@ class OvPhysxEngine(Engine):
             else:
                 reader.force.copy_((turn @ wrench[..., :3, None]).squeeze(-1))
                 reader.torque.copy_((turn @ wrench[..., 3:, None]).squeeze(-1))
-            a, b = self.body_pose[:, bodies, 3:], reader.joint_frame[:, 3:]
-            reader.quat[..., :3] = _rotate(a, b[:, :3]) * 0.0
-            _multiply(a, b, out=reader.quat)
+            reader.quat.copy_(_multiply(self.body_pose[:, bodies, 3:], reader.joint_frame[:, 3:]))
 
     def update_kinematics(self) -> None:
         if self.stale:
@@ -706,6 +704,14 @@ def load_model(desc: ArticulationDesc) -> MjcfModel:
     from .newton import load_mjcf
 
     return load_mjcf(desc)
+
+
+def _multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Product (…, 4) of two quaternions xyzw; leading dimensions broadcast."""
+    a, b = torch.broadcast_tensors(a, b)
+    av, aw, bv, bw = a[..., :3], a[..., 3:], b[..., :3], b[..., 3:]
+    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
+    return torch.cat((vector, aw * bw - (av * bv).sum(-1, keepdim=True)), dim=-1)
 
 
 def _rotate(quat: torch.Tensor, vec: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ wp.set_module_options({"enable_backward": False})
 def sample(
     force: wp.array2d(dtype=wp.vec3),
     torque: wp.array2d(dtype=wp.vec3),
+    orientation: wp.array2d(dtype=wp.quat),
     dt: wp.float64,
     period: wp.float64,
     time_constant: float,
@@ -22,6 +23,7 @@ def sample(
     torque_out: wp.array2d(dtype=wp.vec3),
     filtered_force: wp.array2d(dtype=wp.vec3),
     filtered_torque: wp.array2d(dtype=wp.vec3),
+    orientation_out: wp.array2d(dtype=wp.quat),
 ):
     """Take over the engine's wrenches where a sample is due.
 
@@ -37,6 +39,7 @@ def sample(
         t = torque[e, b]
         force_out[e, b] = f
         torque_out[e, b] = t
+        orientation_out[e, b] = orientation[e, b]
         if filtered_force.shape[1] > 0:
             gain = float(1.0)
             if sampled[e, b] > 0:
@@ -55,6 +58,7 @@ def clear(
     torque_out: wp.array2d(dtype=wp.vec3),
     filtered_force: wp.array2d(dtype=wp.vec3),
     filtered_torque: wp.array2d(dtype=wp.vec3),
+    orientation_out: wp.array2d(dtype=wp.quat),
 ):
     """Zero the masked environments."""
     e, b = wp.tid()
@@ -64,6 +68,7 @@ def clear(
         sampled[e, b] = 0
         force_out[e, b] = zero
         torque_out[e, b] = zero
+        orientation_out[e, b] = wp.quat_identity()
         if filtered_force.shape[1] > 0:
             filtered_force[e, b] = zero
             filtered_torque[e, b] = zero

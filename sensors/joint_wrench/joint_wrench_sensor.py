@@ -43,10 +43,8 @@ class JointWrenchSensor(SensorBase):
             raise RuntimeError(f"scene.{name}: {error}") from None
         #: Names of the B reported bodies.
         self.body_names: list[str] = list(self._reader.body_names)
-        #: Name of the articulation in the scene, and the reported bodies' numbers in it (B,).
+        #: Name of the articulation in the scene.
         self.asset_name: str = world.assets.get(path, path)
-        names = world.engine.trees[path].body_names
-        self.asset_body_ids = torch.tensor([names.index(n) for n in self.body_names], device=self.device)
         #: (B, 7) pose of the child-side joint frame in the child body's frame.
         self.joint_frame = self._reader.joint_frame
         self.data = JointWrenchSensorData()
@@ -92,13 +90,16 @@ class JointWrenchSensor(SensorBase):
         clock, sampled = (torch.zeros(E, B, dtype=torch.int32, device=dev) for _ in range(2))
         force, torque = (torch.zeros(E, B, 3, device=dev) for _ in range(2))
         filtered = [torch.zeros(E, B if cutoff else 0, 3, device=dev) for _ in range(2)]
+        quat = torch.tensor([0.0, 0.0, 0.0, 1.0], device=dev).repeat(E, B, 1)
         data = self.data
+        data.quat_w = Array.wrap(quat)
         data.force, data.torque = Array.wrap(force), Array.wrap(torque)
         if cutoff:
             data.filtered_force, data.filtered_torque = (Array.wrap(t) for t in filtered)
         self._inputs = [
             wp.from_torch(self._reader.force, dtype=wp.vec3),
             wp.from_torch(self._reader.torque, dtype=wp.vec3),
+            wp.from_torch(self._reader.quat, dtype=wp.quat),
             wp.float64(self._engine.dt),
             wp.float64(self.cfg.update_period),
             1.0 / (2.0 * math.pi * cutoff) if cutoff else 0.0,
@@ -107,6 +108,7 @@ class JointWrenchSensor(SensorBase):
             wp.from_torch(clock),
             wp.from_torch(sampled),
             *(wp.from_torch(t, dtype=wp.vec3) for t in (force, torque, *filtered)),
+            wp.from_torch(quat, dtype=wp.quat),
         ]
         self._all = torch.ones(E, dtype=torch.bool, device=dev)
         self._wp_device = self._buffers[0].device

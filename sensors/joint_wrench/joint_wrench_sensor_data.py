@@ -21,3 +21,6 @@ class JointWrenchSensorData:
         """(E, B, 3) force behind the low-pass filter [N]; None without ``cutoff_frequency``."""
         self.filtered_torque: Array | None = None
         """(E, B, 3) torque behind the low-pass filter [N·m]; None without ``cutoff_frequency``."""
+        self.quat_w: Array | None = None
+        """(E, B, 4) orientation (x, y, z, w) of the joint frame in the world for which the wrench was evaluated: at
+        the start of the sampled physics step on Newton."""

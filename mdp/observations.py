@@ -16,8 +16,8 @@ from ._util import ROBOT, Env, joint_wrench, quat_apply_inverse
 
 
 def base_pos_z(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
-    """Height of the root in the world frame, m. (E, 1)"""
-    return env.scene[asset_cfg.name].data.root_pos_w[:, 2:3]
+    """Height of the root above its environment's origin, m. (E, 1)"""
+    return env.scene[asset_cfg.name].data.root_pos_w[:, 2:3] - env.scene.env_origins[:, 2:3]
 
 
 def base_lin_vel(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:

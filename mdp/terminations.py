@@ -40,8 +40,8 @@ def bad_orientation(env: Env, limit_angle: float, asset_cfg: SceneEntityCfg = RO
 def root_height_below_minimum(
     env: Env, minimum_height: float, asset_cfg: SceneEntityCfg = ROBOT
 ) -> torch.Tensor:
-    """The root is lower than ``minimum_height`` (m, world frame). For flat ground. (E,)"""
-    return env.scene[asset_cfg.name].data.root_pos_w[:, 2] < minimum_height
+    """The root is lower than ``minimum_height``, m above its environment's origin. For even ground. (E,)"""
+    return env.scene[asset_cfg.name].data.root_pos_w[:, 2] - env.scene.env_origins[:, 2] < minimum_height
 
 
 def body_pos_out_of_bounds(

@@ -40,6 +40,7 @@ from .engine import (
 from .errors import near
 from .mjcf import MjcfBody, MjcfJoint, MjcfModel
 from .newton_cfg import NewtonCfg
+from .terrain import TerrainContacts
 
 # Threads that replay or record CPU graphs at one time crash each other, and a launch of one would end up in the
 # recording of another.
@@ -69,12 +70,10 @@ _POINTS = {
     frozenset(("capsule", "box")): 2,
     frozenset(("heightfield", "sphere")): 4,
     frozenset(("heightfield", "capsule")): 4,
-    frozenset(("heightfield", "cylinder")): 4,
-    frozenset(("heightfield", "box")): 4,
-    frozenset(("heightfield", "mesh")): 4,
+    frozenset(("heightfield", "cylinder")): 8,
+    frozenset(("heightfield", "box")): 8,
+    frozenset(("heightfield", "mesh")): 8,
 }
-# Triangles of a heightfield that the solver looks at for one shape.
-_MOST_TRIANGLES = 50
 _DEFAULT_COLOR = (0.62, 0.66, 0.72, 1.0)
 
 
@@ -143,8 +142,6 @@ def _add_shape(builder: newton.ModelBuilder, body: int, shape: ShapeDesc, label:
             cfg=cfg,
             color=color,
             label=label,
-            # Thin ground would push out downwards what has sunk in.
-            custom_attributes={"mujoco:hfield_base": 1.0},
         )
     raise ValueError(
         f"Unknown shape kind {kind!r}.{near(kind, ('box', 'sphere', 'cylinder', 'capsule', 'mesh', 'plane'))}"
@@ -264,7 +261,6 @@ class NewtonEngine(Engine):
         self._shape_friction_np = np.array(mu, dtype=np.float32)
         self._pairs = self._collision_pairs(template)
         self._template = template
-        self._tell_of_flat_faces()
         for part in (builder, template):
             _collide_by_pairs_only(part)
         self._add_pairs(template, mu)
@@ -327,6 +323,26 @@ class NewtonEngine(Engine):
         # The solver raises a capacity that the first pose exceeds.
         self.constraint_capacity = int(self.solver.mjw_data.njmax)
         self._order_pairs()
+        self._take_over_terrain()
+
+    def _take_over_terrain(self) -> None:
+        """Fields of heights are ours to find contacts with."""
+        shape_of = self.solver.mjc_geom_to_newton_shape.numpy()[0].tolist()
+        geom_of = {shape: geom for geom, shape in enumerate(shape_of)}
+        shapes = [_compose(d.pos, d.quat, shape) for d in self.desc.statics for shape in d.shapes]
+        terrains = [
+            (
+                geom_of[s],
+                shape,
+                [(k, geom_of[b]) for k, (a, b) in enumerate(self._pairs) if a == s],
+            )
+            for s, shape in enumerate(shapes)
+            if shape.kind == "heightfield"
+        ]
+        if terrains:
+            self._terrain = TerrainContacts(
+                self.solver.mjw_model, self.solver.mjw_data, terrains, self._wp_device
+            )
 
     def _order_pairs(self) -> None:
         """Take over the solver's order of pairs: it sorts them, and Newton fills in coefficients in the old order."""
@@ -494,22 +510,6 @@ class NewtonEngine(Engine):
             movable[child] = movable[par] if fixed else True
             top[child] = top[par] if fixed and par >= 0 else child
         return movable, top
-
-    def _tell_of_flat_faces(self) -> None:
-        """The solver looks at terrain one triangular prism at a time; a box may be pushed out of one sideways."""
-        flat = sorted(
-            body.path
-            for body in self.desc.rigid_bodies
-            if not body.fixed and any(s.kind in ("box", "cylinder", "mesh") for s in body.shapes)
-        )
-        if flat and "heightfield" in self._kind[: self._n_static]:
-            warnings.warn(
-                f"{', '.join(flat)}: on the 'newton' engine a box, cylinder or mesh that lands on terrain is now and "
-                "then kicked sideways. Spheres and capsules are safe: give objects such shapes where they touch "
-                "terrain, or stand them on a PlaneCfg.",
-                UserWarning,
-                stacklevel=2,
-            )
 
     def _points(self, a: int, b: int) -> int:
         return _POINTS.get(frozenset((self._kind[a], self._kind[b])), 8)
@@ -1290,12 +1290,6 @@ class NewtonEngine(Engine):
         self._overflow_most.zero_()
         listed = ", ".join(str(int(h)) for h in hit[:8]) + (" …" if hit.size > 8 else "")
         where = f"in {hit.size} of {self.num_envs} environments" + (f" ({listed})" if hit.size else "")
-        too_many = bits & int(kernels.TOO_MANY_TRIANGLES)
-        if bits == too_many and contacts <= pool and rows <= self.constraint_capacity:
-            return (
-                f"A shape touched more than {_MOST_TRIANGLES} triangles of a terrain at once {where}; contacts were "
-                "lost there, and forces are wrong. Use larger cells (the terrain's resolution), or smaller shapes."
-            )
         need = [
             f"The scene ran out of contact or constraint capacity {where}; contacts were lost there, and forces are "
             "wrong until it is raised."

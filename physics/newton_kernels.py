@@ -324,9 +324,7 @@ def pair_friction(
 
 
 # Bits of the solver's overflow flags: no room for constraint rows (1, 2), candidates (4), contacts (8) or convex
-# pairs (16); more triangles of a heightfield touched by one shape than are looked at (32). Higher bits are limits of
-# iterations.
-TOO_MANY_TRIANGLES = wp.constant(32)
+# pairs (16, 32). Higher bits are limits of iterations.
 LOST_CONTACTS = wp.constant(63)
 
 

@@ -20,6 +20,7 @@ from forcelab.scene import (
     PlaneCfg,
     RandomRoughTerrainCfg,
     RigidObjectCfg,
+    SphereCfg,
     TerrainCfg,
     WavesTerrainCfg,
 )
@@ -178,7 +179,7 @@ class HillsCfg(InteractiveSceneCfg):
     )
     # Environments stand on this one.
     ground = TerrainCfg(generator=WavesTerrainCfg(0.3, 2.0), size=(8.0, 6.0), init_pos=(1, 0, 0.2))
-    box = body((0, 0, 1.0))
+    box = RigidObjectCfg(prim_path=f"{NS}/Box", spawn=SphereCfg(radius=0.05), init_pos=(0, 0, 1.0))
     scan = RayCasterCfg(
         prim_path=f"{NS}/Box",
         offset=OffsetCfg(pos=(0, 0, 20.0)),

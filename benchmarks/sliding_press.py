@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from forcelab.benchmarks.solver_settings import MUJOCO, name
+from forcelab.benchmarks.solver_settings import MUJOCO, SOFTER, name
 from forcelab.configs import compose
 from forcelab.mdp._util import quat_apply
 from forcelab.physics import NewtonCfg
@@ -128,7 +128,8 @@ def variants(quick: bool) -> list[dict[str, Any]]:
     if quick:
         return found
     found += [{**MUJOCO, "cone": "pyramidal"}, {"contact_impedance": MUJOCO["contact_impedance"]}]
-    found += [{"friction_time_constant": c} for c in (0.02, 0.1, 1.0)]
+    found += [dict(SOFTER)]
+    found += [{"friction_time_constant": c} for c in (0.02, 0.05, 0.2)]
     found += [{"contact_time_constant": c} for c in (0.01, 0.05)]
     found += [{"impratio": i} for i in (1.0, 10.0)]
     found += [{"iterations": 5, "ls_iterations": 10}, {"dt": 0.0025}, {"dt": 0.01}]

@@ -15,8 +15,15 @@ import torch
 from .device_logger import ProgressLine
 from .inference import Rollout, open_rollout, velocity_command
 
-#: Upper bounds a policy has to keep, by name of the result; only those that a task has.
-CRITERION = {"velocity_error": 0.25, "terminated_percent": 5.0, "sliding_force_error_percent": 15.0}
+#: Bounds a policy has to keep, by name of the result; only those that a task has. Upper ones but for :data:`AT_LEAST`.
+CRITERION = {
+    "velocity_error": 0.25,
+    "terminated_percent": 5.0,
+    "sliding_force_error_percent": 15.0,
+    "forward_velocity": 2.5,
+}
+#: Results of which more is better; their bounds are lower ones.
+AT_LEAST = frozenset({"forward_velocity"})
 
 _LABELS = {
     "velocity_error": ("mean |v_xy - command|", "m/s"),
@@ -26,6 +33,7 @@ _LABELS = {
     "contact_percent": ("steps in contact", "%"),
     "path_error": ("mean distance from the target", "m"),
     "slide_speed": ("mean sliding speed", "m/s"),
+    "forward_velocity": ("mean forward velocity", "m/s"),
     "terminated_percent": ("episodes terminated early", "%"),
     "mean_return": ("mean return", ""),
     "mean_episode_length": ("mean episode length", "s"),
@@ -56,7 +64,7 @@ def evaluate(
         noise: Keep the observation noise.
         pushes: Keep events of mode ``interval``.
         command: Velocity command (m/s, m/s, rad/s) held throughout; None: the task's own.
-        criterion: Upper bounds by name of the result; None: :data:`CRITERION`.
+        criterion: Bounds by name of the result, upper ones but for :data:`AT_LEAST`; None: :data:`CRITERION`.
         log_root: Folder of all experiments.
         make_env: Builds the environment from its configuration; None: ``ManagerBasedRlEnv``.
         stream: Where it is printed; None: standard output.
@@ -65,8 +73,8 @@ def evaluate(
         ``task``, ``checkpoint``, ``iteration``, ``num_envs``, ``episode_length_s``; ``mean_return``,
         ``mean_episode_length`` (s) of each environment's first episode; ``terminated_percent``: share of them
         that ended before their time; with a velocity command ``velocity_error`` (m/s) and ``yaw_rate_error``
-        (rad/s), means over all environments and steps after ``settle``; likewise everything that the command
-        terms' ``evaluation()`` gives, under its names; ``criterion`` and ``passed``.
+        (rad/s), means over all environments and steps after ``settle``; likewise the task's metrics terms and
+        everything that the command terms' ``evaluation()`` gives, under their names; ``criterion`` and ``passed``.
 
     Raises:
         CheckpointError: No such checkpoint, or it does not fit.
@@ -95,7 +103,7 @@ def evaluate(
     }
     bounds = {k: v for k, v in (CRITERION if criterion is None else criterion).items() if k in results}
     results["criterion"] = dict(bounds)
-    results["passed"] = all(results[name] <= bound for name, bound in bounds.items())
+    results["passed"] = all(_keeps(name, results[name], bound) for name, bound in bounds.items())
     print_results(results, out)
     return results
 
@@ -120,7 +128,9 @@ def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = 
     tracking = torch.zeros(3, device=device, dtype=torch.float64)
     manager: Any = getattr(base, "command_manager", None)
     terms = [manager.get_term(name) for name in getattr(manager, "active_terms", None) or ()]
-    names = [name for term in terms for name in term.evaluation()]
+    metrics: Any = getattr(base, "metrics_manager", None)
+    metric_values: dict[str, torch.Tensor] = {} if metrics is None else metrics.values
+    names = [*metric_values, *(name for term in terms for name in term.evaluation())]
     judged = torch.zeros(2, len(names), device=device, dtype=torch.float64)
     progress = ProgressLine(stream) if stream is not None else None
     every = max(1, round(1.0 / dt))
@@ -137,7 +147,8 @@ def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = 
         # Environments that were just reset have age 0 and a new pose.
         old_enough = base.episode_length_buf > settle_steps
         if names:
-            pairs = [pair for term in terms for pair in term.evaluation().values()]
+            pairs = [(value, old_enough) for value in metric_values.values()]
+            pairs += [pair for term in terms for pair in term.evaluation().values()]
             values, counts = (torch.stack(x, dim=1) for x in zip(*pairs, strict=True))
             counts = counts & old_enough[:, None]
             judged += torch.stack([torch.where(counts, values, 0.0).sum(0), counts.sum(0)]).double()
@@ -185,16 +196,24 @@ def print_results(results: Mapping[str, Any], stream: TextIO | None = None) -> N
         f"{_short_path(results['checkpoint'])} (iteration {results['iteration']})",
         file=out,
     )
-    for name, (label, unit) in _LABELS.items():
+    # A task's own metrics have no label: their names serve.
+    told = {"episode_length_s", "settle_s", *_LABELS}
+    own = {n: (n, "") for n, x in results.items() if isinstance(x, float) and n not in told}
+    for name, (label, unit) in {**own, **_LABELS}.items():
         if name not in results:
             continue
         value, bound = results[name], results["criterion"].get(name)
         line = f"  {label:<44}{value:>10.3f} {unit:<6}"
         if bound is not None:
-            line += f"  at most {bound:g}: {'met' if value <= bound else 'NOT met'}"
+            side = "at least" if name in AT_LEAST else "at most"
+            line += f"  {side} {bound:g}: {'met' if _keeps(name, value, bound) else 'NOT met'}"
         print(line.rstrip(), file=out)
     if results["criterion"]:
         print(f"  criterion {'met' if results['passed'] else 'NOT met'}", file=out)
+
+
+def _keeps(name: str, value: float, bound: float) -> bool:
+    return value >= bound if name in AT_LEAST else value <= bound
 
 
 def _short_path(path: str) -> str:

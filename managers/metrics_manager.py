@@ -41,6 +41,11 @@ class MetricsManager(ManagerBase):
         self._sums.add_(self._values)
         self._steps.add_(1.0)
 
+    @property
+    def values(self) -> dict[str, torch.Tensor]:
+        """Values of the last step by term, (E,) each; those of an episode's last step are from before its reset."""
+        return dict(zip(self._terms, self._rows, strict=True))
+
     def _averages(self) -> torch.Tensor:
         return self._sums / self._steps.clamp(min=1.0)
 

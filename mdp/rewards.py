@@ -80,9 +80,11 @@ def flat_orientation_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Te
     return _sum_square(env.scene[asset_cfg.name].data.projected_gravity_b[:, :2])
 
 
-def forward_velocity(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
-    """Velocity of the root along the world's x axis, m/s. (E,)"""
-    return env.scene[asset_cfg.name].data.root_lin_vel_w[:, 0]
+def forward_velocity(
+    env: Env, max_speed: float = float("inf"), asset_cfg: SceneEntityCfg = ROBOT
+) -> torch.Tensor:
+    """Velocity of the root along the world's x axis, m/s; more than ``max_speed`` counts as that. (E,)"""
+    return env.scene[asset_cfg.name].data.root_lin_vel_w[:, 0].clamp(max=max_speed)
 
 
 def lin_vel_y_l2(env: Env, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
@@ -96,8 +98,9 @@ def heading_l2(env: Env, target_heading: float = 0.0, asset_cfg: SceneEntityCfg 
 
 
 def base_height_l2(env: Env, target_height: float, asset_cfg: SceneEntityCfg = ROBOT) -> torch.Tensor:
-    """(z - target_height)² of the root in the world frame, m². For flat ground. (E,)"""
-    return torch.square(env.scene[asset_cfg.name].data.root_pos_w[:, 2] - target_height)
+    """(z - target_height)² of the root, z above its environment's origin, m². For even ground. (E,)"""
+    height = env.scene[asset_cfg.name].data.root_pos_w[:, 2] - env.scene.env_origins[:, 2]
+    return torch.square(height - target_height)
 
 
 # -- joints
@@ -202,16 +205,18 @@ def contact_forces(env: Env, threshold: float, sensor_cfg: SceneEntityCfg) -> to
     return (_peak_forces(env, sensor_cfg) - threshold).clamp_(min=0.0).sum(dim=1)
 
 
-def feet_air_time(env: Env, command_name: str, sensor_cfg: SceneEntityCfg, threshold: float) -> torch.Tensor:
+def feet_air_time(
+    env: Env, command_name: str | None, sensor_cfg: SceneEntityCfg, threshold: float
+) -> torch.Tensor:
     """Sum over the feet that land in this step of (air time - threshold), s. (E,)
 
-    0 while the planar command is 0.1 m/s or less. Short steps give negative values. The sensor needs
-    ``track_air_time``.
+    0 while the planar command is 0.1 m/s or less; without a command (None) landings always count. Short steps give
+    negative values. The sensor needs ``track_air_time``.
     """
     sensor, ids = env.scene[sensor_cfg.name], sensor_cfg.body_ids
     landed = sensor.compute_first_contact(env.step_dt)[:, ids]
     gain = ((sensor.data.last_air_time[:, ids] - threshold) * landed).sum(dim=1)
-    return gain * (_planar_speed(env, command_name) > 0.1)
+    return gain if command_name is None else gain * (_planar_speed(env, command_name) > 0.1)
 
 
 def feet_air_time_positive_biped(
@@ -231,7 +236,7 @@ def feet_air_time_positive_biped(
 
 def feet_gait(
     env: Env,
-    command_name: str,
+    command_name: str | None,
     sensor_cfg: SceneEntityCfg,
     std: float = 0.2,
     max_error: float = 0.2,
@@ -243,7 +248,8 @@ def feet_gait(
     make a trot. With air time a and contact time c of the present modes (s), errors e² are (aᵢ - aⱼ)² +
     (cᵢ - cⱼ)² within a pair and (aᵢ - cⱼ)² + (cᵢ - aⱼ)² across pairs, each square cut at ``max_error``²; the
     value is exp(-mean over the six combinations of e² / std²). 1 while the command's norm is
-    ``command_threshold`` or less. The sensor needs ``track_air_time``.
+    ``command_threshold`` or less; without a command (None) the feet always have to step. The sensor needs
+    ``track_air_time``.
     """
     data, ids = env.scene[sensor_cfg.name].data, sensor_cfg.body_ids
     air, contact = data.current_air_time[:, ids], data.current_contact_time[:, ids]
@@ -263,6 +269,8 @@ def feet_gait(
     other_contact = torch.cat((contact[:, 2:], contact[:, 2:].flip(1)), dim=1)
     across = square(first_air - other_contact) + square(first_contact - other)
     value = torch.exp(-(within + across) / (6.0 * std**2))
+    if command_name is None:
+        return value
     moving = (
         torch.linalg.vector_norm(env.command_manager.get_command(command_name), dim=1) > command_threshold
     )

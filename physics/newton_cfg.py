@@ -31,7 +31,8 @@ class NewtonCfg(PhysicsCfg):
         impratio: ratio of friction to normal impedance; larger values creep less when sticking.
         contact_time_constant, contact_damping_ratio: softness of contact along the normal [s, -].
         friction_time_constant, friction_damping_ratio: the same along the tangents. A large time
-            constant keeps the normal force of sliding contact steady.
+            constant keeps the normal force of sliding contact steady, but friction of a coasting body
+            is dry only above about 0.47 · time constant · μ · g [m/s].
         contact_impedance: how much of the constraint acts at zero depth, at full depth, and the
             full depth [m]. A soft onset gives a body depth to rest in, so that friction does not
             lift a sliding one off.

@@ -288,7 +288,9 @@ def test_metrics_are_episode_means(env: Any) -> None:
     for number in (1.0, 2.0, 6.0):
         env.value = torch.full((4, 2), number)
         manager.compute()
+        assert manager.values["m"].tolist() == [number] * 4
     assert manager.reset(mask_of(0))["Metrics/m"].item() == 3.0
+    assert manager.values["m"].tolist() == [6.0] * 4  # of the last step, not of the episode
     env.value = torch.ones(4, 2)
     manager.compute()
     assert manager.reset(mask_of(0, 1))["Metrics/m"].item() == pytest.approx((1.0 + 2.5) / 2)

@@ -53,9 +53,11 @@ def test_feet_air_time_of_dropped_balls(balls: Any, fixed_commands: Any) -> None
     }
     got = torch.zeros(3)
     landings = torch.zeros(3)
+    always = {**params, "command_name": None}
     for _ in range(30):
         balls.step()
         value = mdp.feet_air_time(balls, **params)
+        assert torch.equal(mdp.feet_air_time(balls, **always)[:2], value[:2])
         first = got == 0.0
         got = torch.where(first, value, got)
         landings += balls.scene["feet"].compute_first_contact(balls.step_dt)[:, 0]
@@ -200,17 +202,38 @@ def test_root_and_joint_penalties(quadruped: Any) -> None:
     torch.testing.assert_close(
         mdp.base_height_l2(quadruped, target_height=0.4), (d.root_pos_w[:, 2] - 0.4) ** 2
     )
+    assert torch.equal(mdp.forward_velocity(quadruped), d.root_lin_vel_w[:, 0])
+    torch.testing.assert_close(mdp.lin_vel_y_l2(quadruped), d.root_lin_vel_w[:, 1] ** 2)
     expected = {
         "joint_torques_l2": d.applied_torque[:, ids].square().sum(1),
         "joint_vel_l1": d.joint_vel[:, ids].abs().sum(1),
         "joint_vel_l2": d.joint_vel[:, ids].square().sum(1),
         "joint_acc_l2": d.joint_acc[:, ids].square().sum(1),
         "joint_deviation_l1": (d.joint_pos - d.default_joint_pos)[:, ids].abs().sum(1),
+        "joint_power_l1": (d.applied_torque * d.joint_vel)[:, ids].abs().sum(1),
         "applied_torque_limits": (d.applied_torque - d.computed_torque)[:, ids].abs().sum(1),
     }
     for name, value in expected.items():
         assert value.abs().max() > 0.0 or name == "applied_torque_limits", name
         torch.testing.assert_close(getattr(mdp, name)(quadruped, asset_cfg=some), value, msg=name)
+
+
+def test_heading_is_measured_from_the_target_around_the_circle(quadruped: Any) -> None:
+    robot = quadruped.scene["robot"]
+    heading = torch.tensor([0.0, 0.5, -3.0, 3.0])
+    pose = robot.data.default_root_pose.clone()
+    pose[:, 3:] = 0.0
+    pose[:, 5], pose[:, 6] = torch.sin(heading / 2), torch.cos(heading / 2)
+    robot.write_root_pose(pose)
+    torch.testing.assert_close(mdp.heading_l2(quadruped), heading**2, rtol=1e-4, atol=1e-5)
+    # The short way round: from 3 rad to -3 rad it is 2π - 6.
+    got = mdp.heading_l2(quadruped, target_heading=3.0)
+    expected = torch.tensor([3.0, 2.5, 2 * math.pi - 6.0, 0.0]) ** 2
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+    direction = mdp.base_heading(quadruped)
+    torch.testing.assert_close(
+        direction, torch.stack((heading.cos(), heading.sin()), 1), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_limit_penalties(quadruped: Any) -> None:
@@ -269,7 +292,7 @@ def test_action_and_survival_rewards(quadruped: Any) -> None:
 def test_feet_gait_is_one_for_a_trot_and_less_otherwise(fixed_commands: Any) -> None:
     """Modes written by hand: a pair that stands while the other swings, in step and out of step."""
 
-    def value(air: list[float], contact: list[float], command: float = 1.0) -> float:
+    def value(air: list[float], contact: list[float], command: float = 1.0, name: str | None = "c") -> float:
         data = SimpleNamespace(
             current_air_time=torch.tensor([air], dtype=torch.float32),
             current_contact_time=torch.tensor([contact], dtype=torch.float32),
@@ -279,7 +302,7 @@ def test_feet_gait_is_one_for_a_trot_and_less_otherwise(fixed_commands: Any) -> 
             command_manager=fixed_commands(torch.tensor([[command, 0.0, 0.0]])),
         )
         cfg = SimpleNamespace(name="feet", body_ids=slice(None))
-        return float(mdp.feet_gait(env, command_name="c", sensor_cfg=cfg)[0])
+        return float(mdp.feet_gait(env, command_name=name, sensor_cfg=cfg)[0])
 
     trot = value([0.1, 0.1, 0, 0], [0, 0, 0.1, 0.1])
     assert trot == pytest.approx(1.0)
@@ -290,3 +313,4 @@ def test_feet_gait_is_one_for_a_trot_and_less_otherwise(fixed_commands: Any) -> 
     assert pace < 1.0
     assert value([0, 0, 0, 0], [5.0] * 4) == pytest.approx(math.exp(-(4 * 2 * 0.2**2) / (6 * 0.2**2)))
     assert value([0, 0, 0, 0], [0.1] * 4, command=0.0) == 1.0
+    assert value([0, 0, 0, 0], [0.1] * 4, command=0.0, name=None) == stand  # no command is asked

@@ -35,7 +35,7 @@ def names(model: mujoco.MjModel, kind: str, count: int) -> list[str]:
     return [getattr(model, kind)(i).name for i in range(count)]
 
 
-@pytest.mark.parametrize("name", ["quadruped", "cartpole", "arm"])
+@pytest.mark.parametrize("name", ["quadruped", "ant", "cartpole", "arm"])
 def test_inertias_are_those_of_real_bodies(name: str) -> None:
     model = load(name)
     for i in range(1, model.nbody):
@@ -44,7 +44,7 @@ def test_inertias_are_those_of_real_bodies(name: str) -> None:
         assert a + b >= c * (1 - 1e-9), model.body(i).name
 
 
-@pytest.mark.parametrize("name", ["quadruped", "cartpole", "arm"])
+@pytest.mark.parametrize("name", ["quadruped", "ant", "cartpole", "arm"])
 def test_geoms_have_names_and_are_primitives(name: str) -> None:
     model = load(name)
     geoms = names(model, "geom", model.ngeom)
@@ -94,6 +94,68 @@ def test_cartpole_names_and_limits() -> None:
     assert names(model, "joint", model.njnt) == ["slider_to_cart", "cart_to_pole"]
     assert list(model.jnt_range[0]) == [-3.0, 3.0] and not model.jnt_limited[1]
     assert not model.geom_contype.any() and not model.geom_conaffinity.any()
+
+
+ANT_LEGS = ("front_left", "back_left", "back_right", "front_right")
+
+
+def test_ant_names_and_limits() -> None:
+    model = load("ant")
+    assert model.body_mass.sum() == pytest.approx(10.2)
+    bodies = [f"{leg}_{part}" for leg in ANT_LEGS for part in ("leg", "foot")]
+    assert names(model, "body", model.nbody) == ["world", "torso", *bodies]
+    joints = [f"{leg}_{part}" for leg in ANT_LEGS for part in ("hip", "ankle")]
+    assert names(model, "joint", model.njnt)[1:] == joints
+    assert model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE
+    for i in range(1, model.njnt):
+        low, high = model.jnt_range[i]
+        assert model.jnt_limited[i] and -1.0 < low < high < 2.0
+        assert model.jnt_actfrclimited[i] and model.jnt_actfrcrange[i][1] == 15.0
+        assert model.dof_armature[model.jnt_dofadr[i]] > 0
+        # Hips turn about the vertical, ankles about a horizontal axis.
+        assert list(model.jnt_axis[i]) == ([0, 0, 1] if i % 2 else [0, 1, 0])
+    # Each foot is a body of its own, moved by its ankle, so that there is a wrench to report.
+    for leg in ANT_LEGS:
+        foot = model.body(f"{leg}_foot")
+        assert foot.jntnum == 1 and foot.geomnum == 1
+        assert model.body(foot.parentid[0]).name == f"{leg}_leg"
+
+
+def test_ant_is_symmetric_and_its_feet_reach_the_ground() -> None:
+    model = load("ant")
+    for part in ("leg", "foot"):
+        twins = [model.body(f"{leg}_{part}") for leg in ANT_LEGS]
+        for twin in twins[1:]:
+            assert np.allclose(twin.mass, twins[0].mass) and np.allclose(twin.inertia, twins[0].inertia)
+    data = mujoco.MjData(model)
+
+    def tips(hip: float, ankle: float) -> np.ndarray:
+        """(4, 3) lower end of each foot's capsule, with the same angles in all legs."""
+        data.qpos[7:] = [hip, ankle] * 4
+        mujoco.mj_forward(model, data)
+        found = []
+        for leg in ANT_LEGS:
+            i = model.geom(f"{leg}_foot").id
+            axis, half = data.geom_xmat[i].reshape(3, 3)[:, 2], model.geom_size[i][1]
+            ends = data.geom_xpos[i] + np.outer([half, -half], axis)
+            found.append(ends[ends[:, 2].argmin()])
+        return np.array(found)
+
+    standing = tips(0.0, 1.05)
+    assert data.ncon == 0  # nothing overlaps
+    # The capsules' radius is 30 mm; init_pos of the configuration is the file's.
+    assert np.allclose(standing[:, 2], 0.03, atol=2e-3)
+    mirrored = standing * [1, -1, 1]
+    assert np.allclose(standing[0], mirrored[3], atol=1e-5) and np.allclose(
+        standing[1], mirrored[2], atol=1e-5
+    )
+    assert np.allclose(standing[0], standing[1] * [-1, 1, 1], atol=1e-5)
+    com = data.subtree_com[1]
+    assert abs(com[1]) < 1e-6 and abs(com[0]) < 0.02  # the head lies in front
+    # Signs: positive ankles lower the feet, positive hips turn counter-clockwise seen from above.
+    assert (tips(0.0, 1.3)[:, 2] < standing[:, 2]).all()
+    turned = tips(0.3, 1.05)
+    assert (np.cross(standing, turned)[:, 2] > 0).all()
 
 
 ARM_JOINTS = ("shoulder_yaw", "shoulder_pitch", "elbow", "wrist_roll", "wrist_pitch", "flange_roll")
@@ -219,6 +281,19 @@ class StandCfg(InteractiveSceneCfg):
     contacts = ContactSensorCfg(prim_path="{ENV_REGEX_NS}/Robot/.*")
 
 
+class AntCfg(InteractiveSceneCfg):
+    ground = PlaneCfg(friction=1.0)
+    robot = ArticulationCfg(
+        prim_path="{ENV_REGEX_NS}/Robot",
+        spawn=MjcfCfg(str(FOLDER / "ant.xml")),
+        init_pos=(0.0, 0.0, 0.326),
+        init_joint_pos={".*_ankle": 1.05},
+        actuators={"legs": PdActuatorCfg(joint_names=[".*"], stiffness=40.0, damping=1.5)},
+    )
+    contacts = ContactSensorCfg(prim_path="{ENV_REGEX_NS}/Robot/.*")
+    wrench = JointWrenchSensorCfg(prim_path="{ENV_REGEX_NS}/Robot")
+
+
 class PoleCfg(InteractiveSceneCfg):
     robot = ArticulationCfg(
         prim_path="{ENV_REGEX_NS}/Cartpole",
@@ -254,6 +329,38 @@ def test_quadruped_stands() -> None:
     assert robot.data.joint_vel.abs().max() < 0.02
     assert (robot.data.projected_gravity_b[:, 2] < -0.999).all()
     assert (robot.data.root_pos_w[:, 2] > 0.47).all()
+
+
+def test_ant_stands_and_its_feet_carry_it() -> None:
+    scene = InteractiveScene(AntCfg(num_envs=2, env_spacing=3.0), physics=NewtonCfg(), device="cpu")
+    scene.reset()
+    robot, contacts, wrench = scene["robot"], scene["contacts"], scene["wrench"]
+    for _ in range(500):
+        scene.step()
+    weight = float(robot.data.body_mass[0].sum()) * 9.81
+    assert weight == pytest.approx(10.2 * 9.81, rel=1e-5)
+    forces = contacts.data.net_forces_w
+    assert torch.allclose(forces.sum(1)[:, 2], torch.tensor(weight), rtol=0.01)
+    assert forces.sum(1)[:, :2].abs().max() < 0.02 * weight
+    feet, feet_names = contacts.find_bodies(".*_foot")
+    others = [i for i in range(contacts.num_bodies) if i not in feet]
+    assert forces[:, others].abs().max() == 0
+    assert (forces[:, feet, 2] > 0.15 * weight).all()
+    # What the ankles apply to the feet and what the ground applies to them carry the feet's own weight.
+    columns = [wrench.body_names.index(name) for name in feet_names]
+    bodies = [robot.body_names.index(name) for name in feet_names]
+    for env in range(2):
+        for column, body, foot in zip(columns, bodies, feet, strict=True):
+            x, y, z, w = robot.data.body_quat_w[env, body].double().tolist()
+            frame = np.empty(9)
+            mujoco.mju_quat2Mat(frame, np.array([w, x, y, z]))
+            ankle = frame.reshape(3, 3) @ wrench.data.force[env, column].double().numpy()
+            ground = forces[env, foot].double().numpy()
+            assert ankle + ground == pytest.approx(np.array([0.0, 0.0, 0.6 * 9.81]), abs=0.05)
+    assert (robot.data.joint_pos - robot.data.default_joint_pos).abs().max() < 0.15
+    assert robot.data.joint_vel.abs().max() < 0.02
+    assert (robot.data.projected_gravity_b[:, 2] < -0.999).all()
+    assert (robot.data.root_pos_w[:, 2] > 0.28).all()
 
 
 def test_cartpole_falls_like_a_rod() -> None:

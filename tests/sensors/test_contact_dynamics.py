@@ -120,6 +120,37 @@ def test_friction_is_mu_n_beyond_the_cone(floor: InteractiveScene) -> None:
     torch.testing.assert_close(acceleration, expected, rtol=0.01, atol=0.03)
 
 
+def test_a_coasting_body_is_slowed_by_dry_friction(floor: InteractiveScene) -> None:
+    """Left alone: μ g against the motion, at 0.3 m/s as at any speed; then it stops and does not turn back."""
+    floor.reset()
+    push(floor, *((0.0, 0.0, 0.0),) * 3)
+    settle(floor, 60)
+    along = torch.tensor([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [-0.6, 0.8, 0.0]])
+    velocity = torch.zeros(3, 6)
+    velocity[:, :3] = 0.6 * along
+    floor["slab"].write_root_velocity(velocity)
+    start = floor["slab"].data.root_pos_w.torch.clone()
+    # Newton's normal force swings for some ten steps when a body starts to slide all at once.
+    settle(floor, 13)
+    before = floor["slab"].data.root_lin_vel_w.torch.clone()
+    settle(floor, 4)
+    after = floor["slab"].data.root_lin_vel_w.torch.clone()
+    at = ((before + after) / 2 * along).sum(-1)
+    torch.testing.assert_close(at, torch.full((3,), 0.3), atol=0.02, rtol=0)
+    slowed = (before - after) / (4 * DT)
+    torch.testing.assert_close((slowed * along).sum(-1), torch.full((3,), 0.4 * G), rtol=0.05, atol=0)
+    torch.testing.assert_close(slowed[:, :2], 0.4 * G * along[:, :2], rtol=0.05, atol=0.01)
+    assert float(slowed[:, 2].abs().max()) < 0.05 * G
+    settle(floor, 90)
+    assert float(floor["slab"].data.root_lin_vel_w.norm(dim=-1).max()) < 2e-3
+    way = floor["slab"].data.root_pos_w - start
+    # Soft friction lets it coast a little further than v² / 2 μ g: half of μ g (0.047 s)².
+    dry = 0.6**2 / (2 * 0.4 * G)
+    torch.testing.assert_close((way * along).sum(-1), torch.full((3,), dry), rtol=0.12, atol=0)
+    sideways = way - (way * along).sum(-1, keepdim=True) * along
+    assert float(sideways[:, :2].norm(dim=-1).max()) < 1e-3
+
+
 def test_a_wall_and_the_floor_are_columns_and_one_expression_sums_them(floor: InteractiveScene) -> None:
     """Pressed against the wall: it pushes back along its normal, the floor carries, all of it sums to the load."""
     floor.reset()

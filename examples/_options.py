@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from forcelab.physics.errors import near
 
 
-def read(words: list[str] | None, **defaults: Any) -> Any:
+def read(words: list[str] | None, **defaults: Any) -> SimpleNamespace:
     """The options given as ``name=value`` over their defaults, as attributes.
 
     Raises:
@@ -26,4 +27,4 @@ def read(words: list[str] | None, **defaults: Any) -> Any:
             raise ValueError(f"{name} is {text!r}; give {name}=<{kind.__name__}>") from None
         if kind is int and values[name] < 1:
             raise ValueError(f"{name} is {text}; it must be at least 1")
-    return type("Options", (), values)
+    return SimpleNamespace(**values)

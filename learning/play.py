@@ -17,6 +17,8 @@ from forcelab.physics.errors import near
 
 from .inference import open_rollout, velocity_command
 
+_PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
+
 
 def play(
     composed: Any,
@@ -87,6 +89,11 @@ def play(
     if viewer not in (None, "none", "browser"):
         raise ValueError(f"viewer={viewer!r} is no viewer.{near(str(viewer), ['browser', 'none'])}")
     channels, plot_file = _what_to_plot(plot, plot_file, plot_csv, f"{composed.task}_plot.png")
+    # Not after minutes of playing.
+    if video is not None and Path(video).suffix.lower() not in (".mp4", ".gif"):
+        raise ValueError(f"video={str(video)!r} must end in .mp4 or .gif.")
+    if channels is not None and Path(plot_file).suffix.lower() not in _PICTURES:
+        raise ValueError(f"plot_file={str(plot_file)!r} must end in one of {', '.join(_PICTURES)}.")
     rollout = open_rollout(
         composed,
         checkpoint,
@@ -152,9 +159,7 @@ def play(
 
 def _what_to_plot(plot: Any, file: Any, csv: Any, default_file: str) -> tuple[Any, Any]:
     """Channels (None: no plot) and the picture's path."""
-    if isinstance(plot, os.PathLike) or (
-        isinstance(plot, str) and Path(plot).suffix in (".png", ".svg", ".pdf")
-    ):
+    if isinstance(plot, os.PathLike) or (isinstance(plot, str) and Path(plot).suffix in _PICTURES):
         if file is not None:
             raise ValueError(f"plot={str(plot)!r} and plot_file={str(file)!r} both name a picture.")
         plot, file = "default", plot

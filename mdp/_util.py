@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small helpers shared by the terms: masks, random draws, ranges, rotations."""
+"""Shared by the terms: masks, random draws, ranges, rotations, readings of sensors."""
 
 from __future__ import annotations
 
@@ -229,6 +229,10 @@ def joint_wrench(
     """
     sensor, ids = env.scene[sensor_cfg.name], sensor_cfg.body_ids
     data = sensor.data
+    if not hasattr(data, "force"):
+        raise ValueError(
+            f"sensor_cfg.name is {sensor_cfg.name!r}, a {type(sensor).__name__}; give a joint wrench sensor."
+        )
     force, torque = (data.filtered_force, data.filtered_torque) if filtered else (data.force, data.torque)
     if force is None or torque is None:
         if filtered and data.force is not None:

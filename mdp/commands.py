@@ -146,6 +146,9 @@ class SlidingPressCommand(CommandTerm):
     Command (E, 5): normal force, N; velocity of the target along x and y, m/s; target minus point along x and y,
     m; world axes.
 
+    While the environment runs, ``cfg.ranges.force``, ``cfg.ranges.speed``, ``cfg.force_rate``,
+    ``cfg.max_acceleration`` and ``cfg.settle_time`` are device tensors; assigning numbers writes into them.
+
     Metrics, mean over the steps of an episode after ``settle_time``: ``force_error_percent`` (|force - command|
     in percent of the command; the force is the mean over the environment step), ``path_error`` (distance of
     point and target in the plane, m), ``slide_speed`` (of the point in the plane, m/s) and ``contact_percent``
@@ -176,9 +179,14 @@ class SlidingPressCommand(CommandTerm):
                 f"{name}.patch is {cfg.patch!r}; it must be (x lower, x upper, y lower, y upper), lower below upper."
             )
         self._patch = torch.tensor([[patch[0], patch[2]], [patch[1], patch[3]]], device=device)
-        for field in ("force_rate", "max_acceleration"):
-            checks.number(getattr(cfg, field), f"{name}.{field}", above=0.0)
-        checks.number(cfg.settle_time, f"{name}.settle_time", at_least=0.0, unit="s")
+        for field in ("force_rate", "max_acceleration", "settle_time"):
+            value = getattr(cfg, field)
+            value = value.item() if isinstance(value, torch.Tensor) else value
+            above = None if field == "settle_time" else 0.0
+            live = torch.tensor(
+                checks.number(value, f"{name}.{field}", at_least=0.0, above=above), device=device
+            )
+            object.__setattr__(cfg, field, live)
         #: (2, 2) of the draws: row 0 lower, row 1 upper; columns force, speed. ``cfg.ranges`` are its views.
         self.bounds = torch.zeros(2, 2, device=device)
         for column, key in enumerate(("force", "speed")):

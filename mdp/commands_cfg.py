@@ -13,6 +13,32 @@ from forcelab.physics.errors import near
 
 
 @dataclass
+class _RangesCommandCfg(CommandTermCfg):
+    """Base of commands with ``ranges``: a mapping is accepted, and a running environment takes over new bounds."""
+
+    Ranges: ClassVar[Any]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "ranges":
+            super().__setattr__(name, value)
+            return
+        known = [f.name for f in fields(self.Ranges)]
+        if isinstance(value, Mapping):
+            for key in value:
+                if key not in known:
+                    raise TypeError(f"{type(self).__name__}.ranges: no field {key!r}.{near(key, known)}")
+            value = self.Ranges(**value)
+        old = self.__dict__.get("ranges")
+        if any(hasattr(getattr(old, key, None), "copy_") for key in known):
+            # In a running environment the old object's fields are the device tensors that the term reads.
+            for key in known:
+                if getattr(value, key) is not None:
+                    setattr(old, key, getattr(value, key))
+        else:
+            super().__setattr__("ranges", value)
+
+
+@dataclass
 class NullCommandCfg(CommandTermCfg):
     """A command that is never given. See :class:`forcelab.mdp.NullCommand`."""
 
@@ -39,7 +65,7 @@ class UniformVelocityRangesCfg(LiveCfg):
 
 
 @dataclass
-class UniformVelocityCommandCfg(CommandTermCfg):
+class UniformVelocityCommandCfg(_RangesCommandCfg):
     """Planar velocity commands drawn uniformly. See :class:`forcelab.mdp.UniformVelocityCommand`.
 
     Attributes:
@@ -59,7 +85,7 @@ class UniformVelocityCommandCfg(CommandTermCfg):
         "rel_standing_envs",
         "rel_heading_envs",
     }
-    Ranges: ClassVar[type[UniformVelocityRangesCfg]] = UniformVelocityRangesCfg
+    Ranges: ClassVar[Any] = UniformVelocityRangesCfg
 
     class_type: Any = "forcelab.mdp.commands.UniformVelocityCommand"
     resampling_time_range: tuple[float, float] = (10.0, 10.0)
@@ -69,25 +95,6 @@ class UniformVelocityCommandCfg(CommandTermCfg):
     rel_standing_envs: float = 0.0
     rel_heading_envs: float = 1.0
     ranges: UniformVelocityRangesCfg = field(default_factory=UniformVelocityRangesCfg)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name != "ranges":
-            super().__setattr__(name, value)
-            return
-        if isinstance(value, Mapping):
-            known = [f.name for f in fields(UniformVelocityRangesCfg)]
-            for key in value:
-                if key not in known:
-                    raise TypeError(f"UniformVelocityCommandCfg.ranges: no field {key!r}.{near(key, known)}")
-            value = UniformVelocityRangesCfg(**value)
-        old = self.__dict__.get("ranges")
-        if old is not None and hasattr(old.lin_vel_x, "copy_"):
-            # In a running environment the old object's fields are the device tensors that the term reads.
-            for f in fields(UniformVelocityRangesCfg):
-                if getattr(value, f.name) is not None:
-                    setattr(old, f.name, getattr(value, f.name))
-        else:
-            super().__setattr__("ranges", value)
 
 
 @dataclass
@@ -106,7 +113,7 @@ class SlidingPressRangesCfg(LiveCfg):
 
 
 @dataclass
-class SlidingPressCommandCfg(CommandTermCfg):
+class SlidingPressCommandCfg(_RangesCommandCfg):
     """Press on a surface while following a moving point. See :class:`forcelab.mdp.SlidingPressCommand`.
 
     Attributes:
@@ -123,7 +130,8 @@ class SlidingPressCommandCfg(CommandTermCfg):
         settle_time: Metrics count from this age of an episode on, s: the tool starts above the surface.
     """
 
-    Ranges: ClassVar[type[SlidingPressRangesCfg]] = SlidingPressRangesCfg
+    _live: ClassVar[frozenset[str]] = CommandTermCfg._live | {"force_rate", "max_acceleration", "settle_time"}
+    Ranges: ClassVar[Any] = SlidingPressRangesCfg
 
     class_type: Any = "forcelab.mdp.commands.SlidingPressCommand"
     resampling_time_range: tuple[float, float] = (2.0, 4.0)
@@ -136,12 +144,3 @@ class SlidingPressCommandCfg(CommandTermCfg):
     force_rate: float = 25.0
     max_acceleration: float = 1.0
     settle_time: float = 2.0
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "ranges" and isinstance(value, Mapping):
-            known = [f.name for f in fields(SlidingPressRangesCfg)]
-            for key in value:
-                if key not in known:
-                    raise TypeError(f"SlidingPressCommandCfg.ranges: no field {key!r}.{near(key, known)}")
-            value = SlidingPressRangesCfg(**value)
-        super().__setattr__(name, value)

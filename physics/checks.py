@@ -8,10 +8,18 @@ import numbers
 from collections.abc import Iterable
 from typing import Any
 
+# Engines and sensors compute in float32: larger numbers are infinite there, smaller ones zero.
+_LARGEST, _SMALLEST = 3.4e38, 1.2e-38
+
 
 def is_number(value: Any) -> bool:
     """Whether ``value`` is a real number that is not NaN, and no bool."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(value)
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def number(
@@ -31,9 +39,11 @@ def number(
         unit: Unit, for the error.
 
     Raises:
-        ValueError: It is no number (bool and NaN are none), or out of bounds.
+        ValueError: It is no number (bool and NaN are none), beyond float32, or out of bounds.
     """
-    good = is_number(value) and (infinite or math.isfinite(value))
+    good = is_number(value) and (abs(value) <= _LARGEST or (infinite and math.isinf(value)))
+    if good and above == 0.0:
+        good = value >= _SMALLEST
     if good and (at_least is None or value >= at_least) and (above is None or value > above):
         return float(value)
     kind = "a number" if infinite else "a finite number"
@@ -77,7 +87,11 @@ def vector(value: Any, count: int, what: str) -> tuple[float, ...]:
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         # Tensors and arrays give their own scalars when iterated over.
         items = value.tolist() if hasattr(value, "tolist") else list(value)
-        if len(items) == count and all(is_number(v) and math.isfinite(v) for v in items):
+        if (
+            isinstance(items, list)
+            and len(items) == count
+            and all(is_number(v) and abs(v) <= _LARGEST for v in items)
+        ):
             return tuple(float(v) for v in items)
     raise ValueError(f"{what} is {value!r}; it must be {count} finite numbers.")
 

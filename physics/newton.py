@@ -272,14 +272,17 @@ class NewtonEngine(Engine):
         self._number_pairs(builder)
         self.model = builder.finalize(device=self._wp_device, skip_validation_inertia=True)
         joint_rows = 2 * len([1 for t in self._trees.values() for _ in t.joint_names])
+        loop_rows = 6 * (template.joint_count - len(_tree_joints(template)))
         worst = sum(self._points(a, b) for a, b in self._pairs)
         # The pool is shared by all environments: few of them may all be in their worst pose at
         # once, many will not. (Measured: a quadruped that falls touches with about a third.)
         share = 1.0 if E <= 64 else 0.6
         self.contact_capacity = self.cfg.contact_capacity or max(8, int(np.ceil(worst * share)))
         rows_per_contact = 3 if self.cfg.cone == "elliptic" else 4
+        # All objects at rest on the ground, on four corners each.
+        lying = 4 * len([1 for body in desc.rigid_bodies if not body.fixed])
         self.constraint_capacity = self.cfg.constraint_capacity or (
-            rows_per_contact * max(8, min(worst, 64)) + joint_rows // 2 + 8
+            rows_per_contact * max(8, min(worst, max(64, lying))) + joint_rows // 2 + loop_rows + 8
         )
         self._state = self.model.state()
         self._control = self.model.control()
@@ -326,7 +329,7 @@ class NewtonEngine(Engine):
         self._take_over_terrain()
 
     def _take_over_terrain(self) -> None:
-        """Fields of heights are ours to find contacts with."""
+        """Contacts with height fields are found by :class:`TerrainContacts`, not by the solver."""
         shape_of = self.solver.mjc_geom_to_newton_shape.numpy()[0].tolist()
         geom_of = {shape: geom for geom, shape in enumerate(shape_of)}
         shapes = [_compose(d.pos, d.quat, shape) for d in self.desc.statics for shape in d.shapes]
@@ -403,7 +406,7 @@ class NewtonEngine(Engine):
         _refuse_massless(builder, desc, body0, joint0)
         tree.tree_names = [label.split("/worldbody/", 1)[-1] for label in builder.body_label[body0:]]
         tree.coord, tree.dof = coord0, dof0
-        for j in range(joint0, builder.joint_count):
+        for j in _tree_joints(builder, joint0):
             kind = builder.joint_type[j]
             parent = builder.joint_parent[j]
             label = builder.joint_label[j].rsplit("/", 1)[-1]
@@ -478,7 +481,7 @@ class NewtonEngine(Engine):
         movable, welded_to = self._weld_groups(template)
         tree_of = {b: t for t in self._trees.values() for b in t.bodies}
         self_colliding = {a.path for a in self.desc.articulations if a.self_collisions}
-        parent: dict[int, int] = dict(zip(template.joint_child, template.joint_parent))
+        parent = {template.joint_child[j]: template.joint_parent[j] for j in _tree_joints(template)}
         filtered = {tuple(sorted(p)) for p in template.shape_collision_filter_pairs}
         pairs = []
         shapes = [s for s in range(len(self._shape_body)) if self._collides[s]]
@@ -505,8 +508,9 @@ class NewtonEngine(Engine):
         """Per body: can it move at all, and the top body of the group it is welded into."""
         movable: dict[int, bool] = {-1: False}
         top: dict[int, int] = {}
-        for child, par, kind in zip(template.joint_child, template.joint_parent, template.joint_type):
-            fixed = kind == newton.JointType.FIXED
+        for j in _tree_joints(template):
+            child, par = template.joint_child[j], template.joint_parent[j]
+            fixed = template.joint_type[j] == newton.JointType.FIXED
             movable[child] = movable[par] if fixed else True
             top[child] = top[par] if fixed and par >= 0 else child
         return movable, top
@@ -694,7 +698,7 @@ class NewtonEngine(Engine):
         kinds, child = self._template.joint_type, self._template.joint_child
         joints = [
             j
-            for j in range(len(kinds))
+            for j in _tree_joints(self._template)
             if child[j] in t.bodies
             and kinds[j] != newton.JointType.FREE
             and not (kinds[j] == newton.JointType.FIXED and self._template.joint_parent[j] < 0)
@@ -1399,11 +1403,16 @@ def _compose(pos: tuple[float, ...], quat: tuple[float, ...], shape: ShapeDesc) 
     return replace(shape, pos=tuple(world.p), quat=tuple(world.q))
 
 
+def _tree_joints(builder: newton.ModelBuilder, first: int = 0) -> list[int]:
+    """Joints of the trees from number ``first`` on; those that close loops belong to no tree."""
+    return [j for j in range(first, builder.joint_count) if builder.joint_articulation[j] >= 0]
+
+
 def _refuse_massless(builder: newton.ModelBuilder, desc: ArticulationDesc, body0: int, joint0: int) -> None:
     """Raise if something that a joint moves weighs nothing, welded bodies included."""
     mass = {b: float(builder.body_mass[b]) for b in range(body0, builder.body_count)}
     moved = {}
-    for j in reversed(range(joint0, builder.joint_count)):
+    for j in reversed(_tree_joints(builder, joint0)):
         child, parent = builder.joint_child[j], builder.joint_parent[j]
         if builder.joint_type[j] == newton.JointType.FIXED:
             if parent in mass:
@@ -1463,6 +1472,10 @@ def load_mjcf(desc: ArticulationDesc) -> MjcfModel:
     def frame(xform: wp.transform) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return tuple(float(v) for v in xform.p), tuple(float(v) for v in xform.q)
 
+    if len(_tree_joints(builder)) < builder.joint_count:
+        raise ValueError(
+            f"{desc.path}: {desc.mjcf!r} closes a loop (<equality>), which only the 'newton' engine supports."
+        )
     joints = []
     for j in range(builder.joint_count):
         kind = kinds[newton.JointType(builder.joint_type[j])]

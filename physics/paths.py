@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .errors import near
 
@@ -169,11 +169,16 @@ def find_names(
 
     Raises:
         ValueError: A key matches nothing; near names are listed.
+        TypeError: A key is no string.
     """
     if isinstance(keys, str):
         keys = [keys]
+    if not isinstance(keys, Iterable):
+        raise TypeError(f"{what}: {keys!r} is no name; give an expression, or a list of them.")
     found: list[int] = []
     for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"{what}: {key!r} is no name; give an expression, or a list of them.")
         regex = compile_regex(key, what)
         hits = [i for i, n in enumerate(names) if regex.fullmatch(n)]
         if not hits:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from .description import SceneDesc
     from .engine import Engine
 
+# Per environment; far more than memory holds.
+_MOST = 10_000_000
+
 
 @dataclass
 class PhysicsCfg:
@@ -36,7 +39,7 @@ class PhysicsCfg:
         checks.vector(self.gravity, 3, "physics.gravity [m/s²]")
         for key in ("contact_capacity", "constraint_capacity"):
             if getattr(self, key) is not None:
-                checks.whole(getattr(self, key), f"physics.{key}", at_least=1)
+                checks.whole(getattr(self, key), f"physics.{key}", at_least=1, at_most=_MOST)
 
     def create(self, desc: SceneDesc, device: str) -> Engine:
         """Build the engine for a scene. Engine classes are imported only here."""

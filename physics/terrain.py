@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contacts with fields of heights on the Newton engine: what :mod:`.terrain_kernels` needs from the solver."""
+"""Contacts with height fields on the Newton engine: what :mod:`.terrain_kernels` needs from the solver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import warp as wp
 from . import terrain_kernels as kernels
 from .description import ShapeDesc
 
-# The solver's number of a field of heights among the types of its shapes.
+# The solver's number of height fields among the types of its shapes.
 _HEIGHTFIELD = 1
 
 
@@ -31,7 +31,7 @@ class TerrainContacts:
 
     Args:
         model, data: the solver's.
-        terrains: per field of heights its geom, its shape in world coordinates, and the numbers of the pairs it
+        terrains: per height field its geom, its shape in world coordinates, and the numbers of the pairs it
             belongs to with their other geoms.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contacts of shapes with fields of heights, written into the solver's list of contacts.
+"""Contacts of shapes with height fields, written into the solver's list of contacts.
 
 The solver's own search takes a field apart into prisms, one per triangle: it finds contacts at the seams between
 them, and deep ones that do not exist. Here a surface is a surface. Round shapes touch it where the distance to it has
@@ -34,7 +34,7 @@ ROUND = wp.constant(4)
 
 @wp.struct
 class Field:
-    """A field of heights: one row per y, its middle at ``pose``."""
+    """A height field: one row per y, its middle at ``pose``."""
 
     heights: wp.array2d(dtype=float)
     pose: wp.transform

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,12 @@ def rgba(color: Any, what: str) -> Any:
     """(r, g, b) or (r, g, b, a) as (r, g, b, a); None stays None."""
     if color is None:
         return None
-    count = 4 if isinstance(color, Iterable) and len(list(color)) == 4 else 3
-    return (*checks.vector(color, count, what), 1.0)[:4]
+    scalar = getattr(color, "ndim", None) == 0  # has a length that fails
+    count = 4 if not scalar and hasattr(color, "__len__") and len(color) == 4 else 3
+    parts = checks.vector(color, count, what)
+    if not all(0.0 <= v <= 1.0 for v in parts):
+        raise ValueError(f"{what} is {color!r}; its {count} numbers must be from 0 to 1.")
+    return (*parts, 1.0)[:4]
 
 
 @dataclass

@@ -15,6 +15,7 @@ from .spawn_cfg import Vec3, rgba
 
 # 16 MB of heights; triangles for drawing and for rays take twenty times as much.
 _MOST_POINTS = 4_000_000
+_GENERATORS = "give FlatTerrainCfg, RandomRoughTerrainCfg, PyramidSlopeTerrainCfg, PyramidStairsTerrainCfg or WavesTerrainCfg"
 
 
 @dataclass
@@ -31,7 +32,9 @@ class TerrainGeneratorCfg:
         Returns:
             (m, n): one row per y.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{what} is a {type(self).__name__}, which gives no heights; {_GENERATORS}."
+        )
 
 
 @dataclass
@@ -71,6 +74,10 @@ class RandomRoughTerrainCfg(TerrainGeneratorCfg):
             apart = checks.number(self.spacing, f"{what}.spacing", at_least=apart * (1 - 1e-9), unit="m")
         columns, rows = (math.ceil((v[-1] - v[0]) / apart - 1e-6) + 1 for v in (x, y))
         rng = np.random.default_rng(seed)
+        if step > 0.0 and (high - low) / step > 2**31:
+            raise ValueError(
+                f"{what}.step is {step:g} m, far too small for a height_range of {high - low:g} m."
+            )
         if step > 0.0:
             drawn = low + step * rng.integers(0, int((high - low) / step + 1e-6) + 1, size=(rows, columns))
         else:
@@ -220,12 +227,15 @@ class TerrainCfg:
                 "resolution or a smaller size."
             )
         if not isinstance(self.generator, TerrainGeneratorCfg):
-            raise ValueError(
-                f"{what}.generator is {self.generator!r}; give FlatTerrainCfg, RandomRoughTerrainCfg, "
-                "PyramidSlopeTerrainCfg, PyramidStairsTerrainCfg or WavesTerrainCfg."
-            )
+            raise ValueError(f"{what}.generator is {self.generator!r}; {_GENERATORS}.")
         x, y = ((np.arange(n) - 0.5 * (n - 1)) * cell for n in counts)
-        heights = np.asarray(self.generator.heights(x, y, f"{what}.generator"), dtype=np.float32)
+        made = self.generator.heights(x, y, f"{what}.generator")
+        try:
+            heights = np.asarray(made, dtype=np.float32)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{what}.generator gives a {type(made).__name__}; heights of shape {(len(y), len(x))} are needed."
+            ) from None
         if heights.shape != (len(y), len(x)) or not np.isfinite(heights).all():
             raise ValueError(
                 f"{what}.generator gives heights of shape {heights.shape}; {(len(y), len(x))} finite ones are needed."

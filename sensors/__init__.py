@@ -21,7 +21,7 @@ __getattr__, __dir__, __all__ = attach(
         "ImuData": "imu.imu_data",
         "IsaacContactSensor": "raw_contact.isaac_contact_sensor",
         "IsaacContactSensorCfg": "raw_contact.isaac_contact_sensor_cfg",
-        "IsaacContactSensorData": "raw_contact.isaac_contact_sensor",
+        "IsaacContactSensorData": "raw_contact.isaac_contact_sensor_data",
         "JointWrenchSensor": "joint_wrench.joint_wrench_sensor",
         "JointWrenchSensorCfg": "joint_wrench.joint_wrench_sensor_cfg",
         "JointWrenchSensorData": "joint_wrench.joint_wrench_sensor_data",

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import warp as wp
 
-from forcelab.physics import checks
 from forcelab.physics.array import Array
-from forcelab.physics.errors import near
 from forcelab.physics.paths import ENV_REGEX_NS
 
 from .offset_cfg import OffsetCfg
@@ -30,24 +27,6 @@ def one_body(world: SensorWorld, prim_path: str, what: str) -> int:
         listed = ", ".join(f"{ENV_REGEX_NS}/{b}" for b in found[:6]) + (", …" if len(found) > 6 else "")
         raise ValueError(f"{what} {prim_path!r} matches {len(found)} bodies; it must name one of {listed}.")
     return world.engine.body_paths.index(found[0])
-
-
-def static_paths(world: SensorWorld, patterns: Any, what: str) -> list[str]:
-    """Static geometry that the expressions name, each once.
-
-    Raises:
-        ValueError: An expression matches no static geometry.
-    """
-    found: list[str] = []
-    for i, pattern in enumerate(patterns):
-        where = f"{what}[{i}]"
-        if isinstance(pattern, str) and not pattern.startswith("/World/envs") and ENV_REGEX_NS not in pattern:
-            found += [p for p in world.bodies.partners(pattern, where) if p not in found]
-            continue
-        raise ValueError(
-            f"{where} is {pattern!r}; rays see static geometry only.{near(str(pattern), world.bodies.statics)}"
-        )
-    return found
 
 
 def transform(offset: OffsetCfg, what: str) -> wp.transform:
@@ -70,7 +49,7 @@ class PoseSensorData:
 class PoseSensor(SensorBase):
     """Sampled inside every physics step. After a reset it reads the state that was reset to, at once.
 
-    A subclass gives :meth:`allocate`, :meth:`launch_sample`, and :meth:`_launch_settle`.
+    A subclass gives :meth:`allocate` and :meth:`launch_read`.
     """
 
     data: PoseSensorData
@@ -81,27 +60,26 @@ class PoseSensor(SensorBase):
 
     @abstractmethod
     def allocate(self) -> dict[str, torch.Tensor]:
-        """The buffers behind :attr:`data`, by name; called once."""
+        """The buffers behind :attr:`data`, by name; called once, and the place to prepare a kernel's arguments."""
 
     @abstractmethod
-    def _launch_settle(self, mask: wp.array) -> None:
-        """Zero the clocks of the masked environments and read the states of all whose clock is zero."""
+    def launch_read(self, stepped: int, mask: wp.array) -> None:
+        """Read where :func:`~forcelab.sensors.sampling.reads_pose` says so, ``mask`` (E,) being reset."""
 
     def build(self) -> None:
-        engine, dev = self._engine, self.device
+        engine = self._engine
         self._pose = wp.from_torch(engine.body_pose, dtype=wp.transform)
         self._vel = wp.from_torch(engine.body_vel, dtype=wp.spatial_vector)
-        self._wp_device = self._pose.device
         self._dt, self._period = wp.float64(engine.dt), wp.float64(self.cfg.update_period)
-        self._all = torch.ones(self.num_envs, dtype=torch.bool, device=dev)
-        self._none = wp.from_torch(torch.zeros_like(self._all))
+        self._no_envs = wp.from_torch(torch.zeros_like(self._all_envs))
         self.data._sync = self._sync
         self.data._arrays = {name: Array.wrap(tensor) for name, tensor in self.allocate().items()}
 
-    def launch_derive(self) -> None:
-        self._launch_settle(self._none)
+    def launch_sample(self) -> None:
+        self.launch_read(1, self._no_envs)
 
-    def reset(self, env_mask: torch.Tensor | None = None) -> None:
-        checks.env_mask(env_mask, self.num_envs, self.device, f"sensor {self.name!r}: env_mask")
-        with self._engine.stream():
-            self._launch_settle(wp.from_torch(self._all if env_mask is None else env_mask))
+    def launch_derive(self) -> None:
+        self.launch_read(0, self._no_envs)
+
+    def launch_reset(self, mask: wp.array) -> None:
+        self.launch_read(0, mask)

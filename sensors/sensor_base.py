@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import warp as wp
 
+from forcelab.physics import checks
 from forcelab.physics.engine import Engine
 from forcelab.physics.paths import BodyIndex
 
@@ -41,6 +43,8 @@ class SensorBase(ABC):
         self.cfg = cfg
         self.name = name
         self._engine = world.engine
+        self._wp_device = wp.device_from_torch(self.device)
+        self._all_envs = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
 
     @property
     def num_envs(self) -> int:
@@ -49,6 +53,7 @@ class SensorBase(ABC):
 
     @property
     def device(self) -> torch.device:
+        """Where the readings are."""
         return self._engine.device
 
     @abstractmethod
@@ -76,8 +81,18 @@ class SensorBase(ABC):
         """Warp work after states were written between two steps, once poses and velocities are current again."""
 
     @abstractmethod
+    def launch_reset(self, mask: wp.array) -> None:
+        """The Warp work of :meth:`reset`, for the masked environments (E,) bool."""
+
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
-        """Clear the chosen environments (E,) bool; None: all."""
+        """Clear the chosen environments (E,) bool; None: all.
+
+        Raises:
+            ValueError: ``env_mask`` has another shape, type or device.
+        """
+        checks.env_mask(env_mask, self.num_envs, self.device, f"sensor {self.name!r}: env_mask")
+        with self._engine.stream():
+            self.launch_reset(wp.from_torch(self._all_envs if env_mask is None else env_mask))
 
     def describe(self) -> str:
         """What it is attached to, in a few words, for the scene's printout."""

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import math
+import socket
 import threading
 import time as clock
 from collections.abc import Mapping, Sequence
@@ -14,6 +16,8 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+
+from forcelab.physics import checks
 
 from .debug_vis import drawing_of, kinds, sensor_drawables, shown_sensors
 from .drawables import Arrows, DebugVisCfg, Drawable, Points, Snapshot
@@ -24,6 +28,22 @@ from .shapes import check_shape
 MAX_ENVS = 16
 _MAX_LABELS = 40
 _SPEEDS = {"0.1": 0.1, "0.25": 0.25, "0.5": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "unlimited": math.inf}
+
+
+def _check_address(host: str, port: int) -> None:
+    """The server binds in a thread of its own: an error there would be waited for without end."""
+    checks.whole(port, "viewer_port", at_most=65535)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(address)
+    except (OSError, UnicodeError, TypeError) as error:
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            return  # the next free port is taken
+        raise ValueError(
+            f"viewer_host is {host!r} and viewer_port {port}, where this machine cannot listen ({error}). Use "
+            "127.0.0.1, or 0.0.0.0 to let other machines in, and a port above 1023."
+        ) from None
 
 
 class BrowserViewer:
@@ -52,7 +72,7 @@ class BrowserViewer:
 
     Raises:
         ImportError: The extra ``viewer`` is missing; the message says how to install it.
-        ValueError: A shape or a sensor is wrong; the message names it.
+        ValueError: A shape, a sensor, the address or the port is wrong; the message names it.
     """
 
     def __init__(
@@ -67,6 +87,8 @@ class BrowserViewer:
         fps: float = 30.0,
     ) -> None:
         viser = require("viser", "The viewer in the browser")
+        _check_address(host, port)
+        checks.number(fps, "fps", above=0.0, unit="Hz")
         self.scene = scene
         self.debug_vis = DebugVisCfg.make(debug_vis)
         self.num_pictures = 0

@@ -23,4 +23,5 @@ def require(module: str, what: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ImportError(f"{what} needs the package {package!r} ({error}). Install it: {INSTALL}") from error
+        # The same type: a package that is missing is told from one that is broken.
+        raise type(error)(f"{what} needs the package {package!r} ({error}). Install it: {INSTALL}") from error

@@ -134,6 +134,8 @@ class SeriesRecorder:
         self._panels: list[list[_Channel]] = []
         for entry in entries:
             shared = list(entry) if isinstance(entry, (list, tuple)) else [entry]
+            if not shared:
+                raise ValueError(f"plot={entries!r} has a panel without a channel. {SYNTAX}.")
             found = [channel for text in shared for channel in self._resolve(text)]
             for panel in [found] if isinstance(entry, (list, tuple)) else _share(found):
                 self._check(panel, entry)

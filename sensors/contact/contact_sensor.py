@@ -197,8 +197,6 @@ class ContactSensor(SensorBase):
             *(vec(t) for t in matrices),
             vec(points),
         ]
-        self._all = torch.ones(E, dtype=torch.bool, device=dev)
-        self._wp_device = self._buffers[0].device
         self._sample = self.sampler([self])
 
     def _add_series(self, kind: int, **values: Any) -> None:
@@ -231,17 +229,14 @@ class ContactSensor(SensorBase):
     def launch_sample(self) -> None:
         self._sample()
 
-    def reset(self, env_mask: torch.Tensor | None = None) -> None:
-        checks.env_mask(env_mask, self.num_envs, self.device, f"sensor {self.name!r}: env_mask")
-        mask = self._all if env_mask is None else env_mask
-        with self._engine.stream():
-            wp.launch(
-                kernels.clear,
-                dim=(self.num_envs, self.num_bodies),
-                inputs=[wp.from_torch(mask)],
-                outputs=self._buffers,
-                device=self._wp_device,
-            )
+    def launch_reset(self, mask: wp.array) -> None:
+        wp.launch(
+            kernels.clear,
+            dim=(self.num_envs, self.num_bodies),
+            inputs=[mask],
+            outputs=self._buffers,
+            device=self._wp_device,
+        )
 
     # ------------------------------------------------------------------ transitions
     def _samples(self, dt: float) -> int:

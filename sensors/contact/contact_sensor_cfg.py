@@ -56,7 +56,7 @@ class ContactSensorCfg(SensorBaseCfg):
         super().check(name)
         checks.number(self.force_threshold, f"scene.{name}.force_threshold", at_least=0.0, unit="N")
         checks.whole(self.history_length, f"scene.{name}.history_length", at_most=_LONGEST_HISTORY)
-        checks.whole(self.contact_debounce, f"scene.{name}.contact_debounce")
+        checks.whole(self.contact_debounce, f"scene.{name}.contact_debounce", at_most=_LONGEST_HISTORY)
         if self.max_contact_data_count_per_prim is not None:
             checks.whole(
                 self.max_contact_data_count_per_prim, f"scene.{name}.max_contact_data_count_per_prim"

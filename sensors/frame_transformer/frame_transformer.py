@@ -104,7 +104,7 @@ class FrameTransformer(PoseSensor):
         ]
         return out
 
-    def _launch(self, stepped: int, mask: wp.array) -> None:
+    def launch_read(self, stepped: int, mask: wp.array) -> None:
         wp.launch(
             kernels.sample,
             dim=(self.num_envs, self.num_bodies),
@@ -112,9 +112,3 @@ class FrameTransformer(PoseSensor):
             outputs=self._out,
             device=self._wp_device,
         )
-
-    def launch_sample(self) -> None:
-        self._launch(1, self._none)
-
-    def _launch_settle(self, mask: wp.array) -> None:
-        self._launch(0, mask)

@@ -4,7 +4,7 @@
 # No `from __future__ import annotations`: Warp reads the annotations of kernels.
 import warp as wp
 
-from ..sampling import due
+from ..sampling import reads_pose
 
 wp.set_module_options({"enable_backward": False})
 
@@ -28,18 +28,10 @@ def sample(
     target_pos: wp.array2d(dtype=wp.vec3),
     target_quat: wp.array2d(dtype=wp.quat),
 ):
-    """After a step (``stepped`` 1) the due samples; else what has not stepped since a reset, ``mask`` being reset."""
+    """Poses of the target frames, where :func:`reads_pose` says so."""
     e, t = wp.tid()
-    if stepped == 1:
-        now = clock[e, t] + 1
-        clock[e, t] = now
-        if not due(now, dt, period):
-            return
-    else:
-        if mask[e]:
-            clock[e, t] = 0
-        if clock[e, t] > 0:
-            return
+    if not reads_pose(stepped, mask[e], clock, e, t, dt, period):
+        return
     source = pose[e, source_body] * source_offset
     target = pose[e, target_body[t]] * target_offset[t]
     p = wp.transform_get_translation(target) - wp.transform_get_translation(source)

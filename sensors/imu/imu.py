@@ -47,10 +47,16 @@ class Imu(PoseSensor):
             wp.from_torch(torch.zeros(E, 3, device=dev), dtype=wp.vec3),
         ]
         self._source = [self._pose, self._vel, self._body, self._offset]
-        self._down = wp.vec3(*(v / size for v in gravity))
-        self._bias = wp.vec3(*(float(v) for v in self.cfg.gravity_bias))
+        self._inputs = [
+            *self._source,
+            wp.vec3(*(v / size for v in gravity)),
+            wp.vec3(*(float(v) for v in self.cfg.gravity_bias)),
+            self._dt,
+            self._period,
+            *self._start,
+        ]
         self._out = [
-            wp.from_torch(torch.zeros(E, dtype=torch.int32, device=dev)),
+            wp.from_torch(torch.zeros(E, 1, dtype=torch.int32, device=dev)),
             wp.from_torch(out["pos_w"], dtype=wp.vec3),
             wp.from_torch(out["quat_w"], dtype=wp.quat),
             *(wp.from_torch(out[name], dtype=wp.vec3) for name in _VECTORS),
@@ -66,20 +72,11 @@ class Imu(PoseSensor):
             device=self._wp_device,
         )
 
-    def launch_sample(self) -> None:
+    def launch_read(self, stepped: int, mask: wp.array) -> None:
         wp.launch(
             kernels.sample,
             dim=self.num_envs,
-            inputs=[*self._source, self._down, self._bias, self._dt, self._period, *self._start],
-            outputs=self._out,
-            device=self._wp_device,
-        )
-
-    def _launch_settle(self, mask: wp.array) -> None:
-        wp.launch(
-            kernels.settle,
-            dim=self.num_envs,
-            inputs=[mask, *self._source, self._down],
+            inputs=[stepped, mask, *self._inputs],
             outputs=self._out,
             device=self._wp_device,
         )

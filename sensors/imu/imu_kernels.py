@@ -4,7 +4,7 @@
 # No `from __future__ import annotations`: Warp reads the annotations of kernels.
 import warp as wp
 
-from ..sampling import due
+from ..sampling import reads_pose
 
 wp.set_module_options({"enable_backward": False})
 
@@ -33,6 +33,8 @@ def before(
 
 @wp.kernel
 def sample(
+    stepped: int,
+    mask: wp.array(dtype=wp.bool),
     pose: wp.array2d(dtype=wp.transform),
     vel: wp.array2d(dtype=wp.spatial_vector),
     body: int,
@@ -43,7 +45,7 @@ def sample(
     period: wp.float64,
     lin_before: wp.array(dtype=wp.vec3),
     ang_before: wp.array(dtype=wp.vec3),
-    clock: wp.array(dtype=int),
+    clock: wp.array2d(dtype=int),
     pos_w: wp.array(dtype=wp.vec3),
     quat_w: wp.array(dtype=wp.quat),
     lin_vel: wp.array(dtype=wp.vec3),
@@ -52,10 +54,9 @@ def sample(
     lin_acc: wp.array(dtype=wp.vec3),
     ang_acc: wp.array(dtype=wp.vec3),
 ):
+    """Readings where :func:`reads_pose` says so; without a step there are no accelerations."""
     e = wp.tid()
-    now = clock[e] + 1
-    clock[e] = now
-    if not due(now, dt, period):
+    if not reads_pose(stepped, mask[e], clock, e, 0, dt, period):
         return
     sensor = pose[e, body] * offset
     q = wp.transform_get_rotation(sensor)
@@ -66,40 +67,10 @@ def sample(
     lin_vel[e] = wp.quat_rotate_inv(q, v)
     ang_vel[e] = wp.quat_rotate_inv(q, w)
     gravity[e] = wp.quat_rotate_inv(q, down)
-    rate = 1.0 / float(dt)
-    lin_acc[e] = wp.quat_rotate_inv(q, (v - lin_before[e]) * rate + bias)
-    ang_acc[e] = wp.quat_rotate_inv(q, (w - ang_before[e]) * rate)
-
-
-@wp.kernel
-def settle(
-    mask: wp.array(dtype=wp.bool),
-    pose: wp.array2d(dtype=wp.transform),
-    vel: wp.array2d(dtype=wp.spatial_vector),
-    body: int,
-    offset: wp.transform,
-    down: wp.vec3,
-    clock: wp.array(dtype=int),
-    pos_w: wp.array(dtype=wp.vec3),
-    quat_w: wp.array(dtype=wp.quat),
-    lin_vel: wp.array(dtype=wp.vec3),
-    ang_vel: wp.array(dtype=wp.vec3),
-    gravity: wp.array(dtype=wp.vec3),
-    lin_acc: wp.array(dtype=wp.vec3),
-    ang_acc: wp.array(dtype=wp.vec3),
-):
-    """Reset the masked environments; all that have not stepped since a reset read the state as it is now."""
-    e = wp.tid()
-    if mask[e]:
-        clock[e] = 0
-    if clock[e] > 0:
-        return
-    sensor = pose[e, body] * offset
-    q = wp.transform_get_rotation(sensor)
-    pos_w[e] = wp.transform_get_translation(sensor)
-    quat_w[e] = q
-    lin_vel[e] = wp.quat_rotate_inv(q, point_velocity(pose[e, body], vel[e, body], offset))
-    ang_vel[e] = wp.quat_rotate_inv(q, wp.spatial_bottom(vel[e, body]))
-    gravity[e] = wp.quat_rotate_inv(q, down)
-    lin_acc[e] = wp.vec3(0.0, 0.0, 0.0)
-    ang_acc[e] = wp.vec3(0.0, 0.0, 0.0)
+    if stepped == 1:
+        rate = 1.0 / float(dt)
+        lin_acc[e] = wp.quat_rotate_inv(q, (v - lin_before[e]) * rate + bias)
+        ang_acc[e] = wp.quat_rotate_inv(q, (w - ang_before[e]) * rate)
+    else:
+        lin_acc[e] = wp.vec3(0.0, 0.0, 0.0)
+        ang_acc[e] = wp.vec3(0.0, 0.0, 0.0)

@@ -4,7 +4,7 @@
 # No `from __future__ import annotations`: Warp reads the annotations of kernels.
 import warp as wp
 
-from ..sampling import due
+from ..sampling import tick
 
 wp.set_module_options({"enable_backward": False})
 
@@ -32,9 +32,8 @@ def sample(
     sample.
     """
     e, b = wp.tid()
-    now = clock[e, b] + 1
-    clock[e, b] = now
-    if due(now, dt, period):
+    if tick(clock, e, b, dt, period):
+        now = clock[e, b]
         f = force[e, b]
         t = torque[e, b]
         force_out[e, b] = f

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import torch
 import warp as wp
 
-from forcelab.physics import checks
 from forcelab.physics.array import Array
 from forcelab.physics.errors import near
 from forcelab.physics.paths import ENV_REGEX_NS, find_names, in_environment
@@ -110,8 +109,6 @@ class JointWrenchSensor(SensorBase):
             *(wp.from_torch(t, dtype=wp.vec3) for t in (force, torque, *filtered)),
             wp.from_torch(quat, dtype=wp.quat),
         ]
-        self._all = torch.ones(E, dtype=torch.bool, device=dev)
-        self._wp_device = self._buffers[0].device
 
     def launch_sample(self) -> None:
         wp.launch(
@@ -122,14 +119,11 @@ class JointWrenchSensor(SensorBase):
             device=self._wp_device,
         )
 
-    def reset(self, env_mask: torch.Tensor | None = None) -> None:
-        checks.env_mask(env_mask, self.num_envs, self.device, f"sensor {self.name!r}: env_mask")
-        mask = self._all if env_mask is None else env_mask
-        with self._engine.stream():
-            wp.launch(
-                kernels.clear,
-                dim=(self.num_envs, self.num_bodies),
-                inputs=[wp.from_torch(mask)],
-                outputs=self._buffers,
-                device=self._wp_device,
-            )
+    def launch_reset(self, mask: wp.array) -> None:
+        wp.launch(
+            kernels.clear,
+            dim=(self.num_envs, self.num_bodies),
+            inputs=[mask],
+            outputs=self._buffers,
+            device=self._wp_device,
+        )

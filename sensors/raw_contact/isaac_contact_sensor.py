@@ -15,6 +15,7 @@ from forcelab.physics.paths import ENV_REGEX_NS, BodyIndex, in_environment
 from ..sensor_base import SensorBase, SensorWorld
 from . import raw_contact_kernels as kernels
 from .isaac_contact_sensor_cfg import IsaacContactSensorCfg
+from .isaac_contact_sensor_data import IsaacContactSensorData
 
 
 def body_above(bodies: BodyIndex, path: str) -> tuple[str, str] | None:
@@ -37,15 +38,6 @@ def body_above(bodies: BodyIndex, path: str) -> tuple[str, str] | None:
         if body is not None:
             return body, "/".join(parts[i:])
     return None
-
-
-class IsaacContactSensorData:
-    """Readings of a point-like contact sensor; reading changes nothing."""
-
-    value: Array
-    """(E,) load on the body, the norm of its summed normal contact forces within the radius [N]."""
-    in_contact: Array
-    """(E,) bool."""
 
 
 class IsaacContactSensor(SensorBase):
@@ -87,7 +79,6 @@ class IsaacContactSensor(SensorBase):
         cfg, dev, E = self.cfg, self.device, self.num_envs
         self._state = torch.zeros(E, kernels.STATE_COLUMNS, dtype=torch.int32, device=dev)
         self._enabled = torch.full((1,), cfg.enabled, dtype=torch.bool, device=dev)
-        self._all = torch.ones(E, dtype=torch.bool, device=dev)
         value = torch.zeros(E, device=dev)
         in_contact = torch.zeros(E, dtype=torch.bool, device=dev)
         self.data = IsaacContactSensorData()
@@ -103,7 +94,6 @@ class IsaacContactSensor(SensorBase):
             float(cfg.threshold[0]),
             float(cfg.threshold[1]),
         ]
-        self._wp_device = self._buffers[0].device
 
     def launch_sample(self) -> None:
         wp.launch(
@@ -114,17 +104,14 @@ class IsaacContactSensor(SensorBase):
             device=self._wp_device,
         )
 
-    def reset(self, env_mask: torch.Tensor | None = None) -> None:
-        checks.env_mask(env_mask, self.num_envs, self.device, f"sensor {self.name!r}: env_mask")
-        mask = self._all if env_mask is None else env_mask
-        with self._engine.stream():
-            wp.launch(
-                kernels.clear,
-                dim=self.num_envs,
-                inputs=[wp.from_torch(mask), self._steps],
-                outputs=self._buffers,
-                device=self._wp_device,
-            )
+    def launch_reset(self, mask: wp.array) -> None:
+        wp.launch(
+            kernels.clear,
+            dim=self.num_envs,
+            inputs=[mask, self._steps],
+            outputs=self._buffers,
+            device=self._wp_device,
+        )
 
     # ------------------------------------------------------------------ readings
     @property

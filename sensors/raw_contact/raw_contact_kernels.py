@@ -4,7 +4,7 @@
 # No `from __future__ import annotations`: Warp reads the annotations of kernels.
 import warp as wp
 
-from ..sampling import due
+from ..sampling import tick
 
 wp.set_module_options({"enable_backward": False})
 
@@ -28,9 +28,7 @@ def sample(
     in_contact: wp.array(dtype=wp.bool),
 ):
     e = wp.tid()
-    clock = state[e, CLOCK] + 1
-    state[e, CLOCK] = clock
-    if not due(clock, dt, period):
+    if not tick(state, e, CLOCK, dt, period):
         return
     state[e, STEP] = steps[0]
     force = wp.length(normal[e, 0])

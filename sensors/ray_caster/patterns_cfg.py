@@ -25,7 +25,9 @@ class PatternCfg:
         Raises:
             ValueError: A setting is of no use.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{what} is a {type(self).__name__}, which makes no rays; give a GridPatternCfg."
+        )
 
 
 @dataclass

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 import warp as wp
 
 from forcelab.physics.description import StaticDesc
+from forcelab.physics.errors import near
+from forcelab.physics.paths import ENV_REGEX_NS
 
-from ..pose_sensor import PoseSensor, one_body, static_paths
+from ..pose_sensor import PoseSensor, one_body
 from ..sensor_base import SensorWorld
 from . import ray_caster_kernels as kernels
 from .ray_caster_cfg import ALIGNMENTS, RayCasterCfg
@@ -20,6 +24,24 @@ def _rotate(quat: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """(…, 3) vectors rotated by a quaternion (x, y, z, w)."""
     t = 2.0 * np.cross(quat[:3], vectors)
     return vectors + quat[3] * t + np.cross(quat[:3], t)
+
+
+def _static_paths(world: SensorWorld, patterns: Sequence[str], what: str) -> list[str]:
+    """Static geometry that the expressions name, each once.
+
+    Raises:
+        ValueError: An expression matches no static geometry.
+    """
+    found: list[str] = []
+    for i, pattern in enumerate(patterns):
+        where = f"{what}[{i}]"
+        if not pattern.startswith("/World/envs") and ENV_REGEX_NS not in pattern:
+            found += [p for p in world.bodies.partners(pattern, where) if p not in found]
+            continue
+        raise ValueError(
+            f"{where} is {pattern!r}; rays see static geometry only.{near(pattern, world.bodies.statics)}"
+        )
+    return found
 
 
 class RayCaster(PoseSensor):
@@ -37,7 +59,7 @@ class RayCaster(PoseSensor):
     def __init__(self, cfg: RayCasterCfg, name: str, world: SensorWorld):
         super().__init__(cfg, name, world)
         self._body = one_body(world, cfg.prim_path, f"scene.{name}.prim_path")
-        self._seen = static_paths(world, cfg.mesh_prim_paths, f"scene.{name}.mesh_prim_paths")
+        self._seen = _static_paths(world, cfg.mesh_prim_paths, f"scene.{name}.mesh_prim_paths")
         starts, directions = cfg.pattern_cfg.rays(f"scene.{name}.pattern_cfg")
         offset = np.array(cfg.offset.pose(f"scene.{name}.offset"))
         self._starts = offset[:3] + _rotate(offset[3:], starts)
@@ -113,7 +135,7 @@ class RayCaster(PoseSensor):
         ]
         return out
 
-    def _launch(self, stepped: int, mask: wp.array) -> None:
+    def launch_read(self, stepped: int, mask: wp.array) -> None:
         wp.launch(
             kernels.sample,
             dim=(self.num_envs, self.num_rays),
@@ -121,12 +143,6 @@ class RayCaster(PoseSensor):
             outputs=self._out,
             device=self._wp_device,
         )
-
-    def launch_sample(self) -> None:
-        self._launch(1, self._none)
-
-    def _launch_settle(self, mask: wp.array) -> None:
-        self._launch(0, mask)
 
     def describe(self) -> str:
         return f"{super().describe()}, {self.num_rays} rays against {', '.join(self._seen)}"

@@ -4,7 +4,7 @@
 # No `from __future__ import annotations`: Warp reads the annotations of kernels.
 import warp as wp
 
-from ..sampling import due
+from ..sampling import reads_pose
 
 wp.set_module_options({"enable_backward": False})
 
@@ -38,21 +38,13 @@ def sample(
     quat_w: wp.array(dtype=wp.quat),
     hits: wp.array2d(dtype=wp.vec3),
 ):
-    """After a step (``stepped`` 1) the due samples; else what has not stepped since a reset, ``mask`` being reset.
+    """First hits of the rays, where :func:`reads_pose` says so.
 
     ``planes`` are normal and offset, n·p = d. ``mesh`` 0: there is none.
     """
     e, r = wp.tid()
-    if stepped == 1:
-        now = clock[e, r] + 1
-        clock[e, r] = now
-        if not due(now, dt, period):
-            return
-    else:
-        if mask[e]:
-            clock[e, r] = 0
-        if clock[e, r] > 0:
-            return
+    if not reads_pose(stepped, mask[e], clock, e, r, dt, period):
+        return
     origin = wp.transform_get_translation(pose[e, body])
     q = wp.transform_get_rotation(pose[e, body])
     if r == 0:

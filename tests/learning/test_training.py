@@ -245,6 +245,9 @@ def test_play_and_policies_of_other_tasks(trained, tmp_path):
         play(composed(), plot="robt.joint_pos", log_root=root, stream=out)
     with pytest.raises(ValueError, match="both name a picture"):
         play(composed(), plot="a.png", plot_file="b.png", log_root=root, stream=out)
+    for wrong in ({"video": "a.xyz"}, {"plot": "default", "plot_file": "a.xyz"}):  # before minutes of playing
+        with pytest.raises(ValueError, match=r"'a\.xyz' must end in"):
+            play(composed(), **wrong, log_root=root, stream=out)
     with pytest.raises(ckpt.CheckpointError, match=r"'balance_cartpole'.*'velocity_flat'"):
         play(compose("velocity_flat", ["num_envs=1"]), result.checkpoint, stream=out)
 

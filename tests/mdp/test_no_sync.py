@@ -24,8 +24,16 @@ from forcelab.managers import (
     SceneEntityCfg,
 )
 from forcelab.physics import NewtonCfg
-from forcelab.scene import CuboidCfg, InteractiveScene, InteractiveSceneCfg, PlaneCfg, RigidObjectCfg
-from forcelab.sensors import GridPatternCfg, ImuCfg, RayCasterCfg
+from forcelab.scene import (
+    ArticulationCfg,
+    CuboidCfg,
+    InteractiveScene,
+    InteractiveSceneCfg,
+    MjcfCfg,
+    PlaneCfg,
+    RigidObjectCfg,
+)
+from forcelab.sensors import GridPatternCfg, ImuCfg, JointWrenchSensorCfg, RayCasterCfg
 
 WAITING = (
     "_local_scalar_dense",
@@ -201,6 +209,45 @@ def test_scan_and_imu() -> None:
         scene.reset(torch.ones(2, dtype=torch.bool))
     assert scan.shape == (2, 9) and all(other.shape == (2, 3) for other in others)
     assert torch.allclose(scan, torch.tensor(0.5), atol=1e-3)
+    scene.close()
+
+
+class WrenchSceneCfg(InteractiveSceneCfg):
+    robot = ArticulationCfg(prim_path="{ENV_REGEX_NS}/Robot", spawn=MjcfCfg("cartpole.xml"), fixed_base=True)
+    joint_wrench = JointWrenchSensorCfg(prim_path="{ENV_REGEX_NS}/Robot", cutoff_frequency=10.0)
+
+
+def test_wrenches() -> None:
+    scene = InteractiveScene(WrenchSceneCfg(num_envs=2), NewtonCfg())
+    env: Any = SimpleNamespace(scene=scene, num_envs=2, device=scene.device)
+    entity = SceneEntityCfg("joint_wrench", body_names=["pole"])
+    entity.resolve(scene)
+    cfg = mdp.ForceTorqueSensorModelCfg(
+        dt=0.02,
+        cutoff_frequency=10.0,
+        force_bias=1.0,
+        force_noise=1.0,
+        force_drift=1.0,
+        force_range=50.0,
+    )
+    model = mdp.ForceTorqueSensorModel(cfg, (2, 6), scene.device)
+    scene.engine.looks = False  # as on CUDA
+    scene.step()
+    mask = torch.tensor([True, False])
+    with NoWaiting():
+        for frame in ("sensor", "body", "world"):
+            for filtered in (False, True):
+                wrench = mdp.body_incoming_wrench(env, entity, frame=frame, filtered=filtered)
+        out = model(wrench)
+        limits = {"force_limit": 5.0, "torque_limit": 1.0}
+        penalty = mdp.joint_wrench_limits(env, entity, **limits)
+        over = mdp.joint_wrench_out_of_limit(env, entity, **limits)
+        cfg.force_noise = 2.0
+        cfg.cutoff_frequency = 5.0
+        model.reset(mask)
+        scene.reset(mask)
+    assert out.shape == (2, 6) and penalty.shape == over.shape == (2,)
+    assert (wrench[:, 2] > 0.5).all()  # the pole's weight, 0.98 N
     scene.close()
 
 

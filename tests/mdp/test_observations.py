@@ -158,6 +158,9 @@ def test_incoming_wrench_is_force_then_torque_per_body(quadruped: Any) -> None:
     sensor.data.force = None
     with pytest.raises(RuntimeError, match=r"'wrench'.*simulation starts"):
         mdp.body_incoming_wrench(env, sensor_cfg=cfg)
+    env.scene["wrench"].data = SimpleNamespace(net_forces_w=None)
+    with pytest.raises(ValueError, match=r"sensor_cfg\.name is 'wrench', a .*; give a joint wrench sensor"):
+        mdp.body_incoming_wrench(env, sensor_cfg=cfg)
 
 
 def test_time_observations(quadruped: Any) -> None:

@@ -184,3 +184,9 @@ def test_the_namespace_has_several_spellings(path: str) -> None:
 def test_a_path_outside_of_the_namespace_is_refused(path: object) -> None:
     with pytest.raises(ValueError, match=r"scene.a.prim_path is .*(must begin with|give a path)"):
         in_environment(path, "scene.a.prim_path")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("keys", [5, None, True, [5], [None], b"LF_FOOT"])
+def test_a_key_that_is_no_text_is_named(keys: object) -> None:
+    with pytest.raises(TypeError, match=r"body of 'robot': .* is no name; give an expression"):
+        find_names(keys, ["LF_FOOT"], False, "body of 'robot'")  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from forcelab.physics import NewtonCfg
 from forcelab.scene import (
@@ -91,6 +92,11 @@ def test_time_step(value: Any) -> None:
         ("cone", "eliptic", r"physics\.cone is 'eliptic'.*Did you mean 'elliptic'"),
         ("iterations", 0, r"physics\.iterations is 0"),
         ("contact_capacity", True, r"physics\.contact_capacity is True"),
+        ("contact_capacity", 10**12, r"physics\.contact_capacity is 1000000000000; it must be at most"),
+        ("gravity", torch.tensor(9.81), r"physics\.gravity .* it must be 3 finite numbers"),
+        ("dt", 1e-300, r"physics\.dt is 1e-300"),
+        ("dt", 10**400, r"physics\.dt is 1000"),
+        ("impratio", 1e39, r"physics\.impratio is 1e\+39"),
         ("contact_time_constant", "soft", r"physics\.contact_time_constant is 'soft'"),
         ("contact_impedance", (0.1, 0.9), r"physics\.contact_impedance"),
         ("capture", "maybe", r"physics\.capture is 'maybe'; it must be true or false"),
@@ -140,6 +146,10 @@ def test_names_taken_by_methods(name: str) -> None:
         (box(spawn=CuboidCfg(size=(0.1, -0.1, 0.1))), r"scene\.box\.spawn\.size\[1\] is -0\.1"),
         (box(spawn=[SphereCfg(), SphereCfg(radius=NAN)]), r"scene\.box\.spawn\[1\]\.radius is nan"),
         (box(spawn=CuboidCfg(mass=0)), r"scene\.box\.spawn\.mass is 0"),
+        (box(spawn=CuboidCfg(mass=1e300)), r"scene\.box\.spawn\.mass is 1e\+300"),
+        (box(spawn=CuboidCfg(size=(1e300, 1.0, 1.0))), r"scene\.box\.spawn\.size"),
+        (box(spawn=CuboidCfg(color=(255, 0, 0))), r"scene\.box\.spawn\.color .* from 0 to 1"),
+        (box(spawn=CuboidCfg(color=torch.tensor(0.5))), r"scene\.box\.spawn\.color"),
         (box(spawn=CuboidCfg(friction=-0.1)), r"scene\.box\.spawn\.friction is -0\.1"),
         (box(spawn=CuboidCfg(rot=(0, 0, 0, 0))), r"scene\.box\.spawn\.rot"),
         (box(spawn=CuboidCfg(color=(1.0,))), r"scene\.box\.spawn\.color"),

@@ -48,6 +48,16 @@ WEDGE = [(x, y, -0.1) for x in (-0.2, 0.2) for y in (-0.15, 0.15)] + [(x, 0.0, 0
 WEDGE_FACES = [(0, 1, 3), (0, 3, 2), (0, 2, 5), (0, 5, 4), (1, 4, 5), (1, 5, 3), (0, 4, 1), (2, 3, 5)]
 
 
+@dataclass
+class NoHeights(TerrainGeneratorCfg):
+    """Gives something else."""
+
+    found: Any = None
+
+    def heights(self, x: np.ndarray, y: np.ndarray, what: str) -> Any:
+        return self.found
+
+
 def heights(generator: TerrainGeneratorCfg, **fields: Any) -> np.ndarray:
     return TerrainCfg(generator=generator, **fields).grid("scene.ground")[2]
 
@@ -555,6 +565,11 @@ def test_what_is_drawn_is_the_surface(hill):
         (
             {"generator": PyramidSlopeTerrainCfg(inverted=1)},
             r"generator.inverted is 1; it must be true or false",
+        ),
+        ({"generator": NoHeights("a text")}, r"generator gives a str; heights of shape \(201, 201\)"),
+        (
+            {"generator": RandomRoughTerrainCfg((0.0, 1e6), step=1e-9)},
+            r"generator.step is 1e-09 m, far too small",
         ),
         ({"generator": WavesTerrainCfg(wavelength=0.2)}, r"generator.wavelength is 0.2; .* 0.4 or more"),
         (

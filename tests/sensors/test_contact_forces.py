@@ -310,6 +310,16 @@ def test_forces_do_not_depend_on_capacity():
     assert torch.equal(forces[0], forces[1]) and torch.equal(forces[1], forces[2])
 
 
+def test_many_objects_at_rest_have_room_by_default():
+    """Twenty boxes on four corners each."""
+    cfg = HistoryCfg(num_envs=1)
+    for i in range(20):
+        setattr(cfg, f"b{i}", box(f"B{i}", (0.5 * (i % 5) - 3.0, 0.5 * (i // 5) + 1.0, 0.1), mass=1.0))
+    scene = InteractiveScene(cfg, NewtonCfg(on_overflow="raise"))
+    settle(scene, 20)
+    scene.close()
+
+
 @pytest.mark.parametrize("how", ["warn", "raise"])
 def test_too_small_a_capacity_is_told_once_with_the_size_needed(how):
     """Four boxes fall from 0.3 m onto room for four contacts; they need sixteen."""

@@ -229,6 +229,8 @@ def test_a_history_longer_than_any_machine_holds() -> None:
         ValueError, match=r"scene.touch.history_length is 1000000000; it must be at most 10000"
     ):
         make(history_length=10**9)
+    with pytest.raises(ValueError, match=r"scene.touch.contact_debounce is 2147483648; it must be at most"):
+        make(contact_debounce=2**31)
 
 
 def test_an_unknown_field_is_an_error() -> None:

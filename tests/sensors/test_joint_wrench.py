@@ -13,6 +13,7 @@ import torch
 
 from forcelab import mdp
 from forcelab.managers import SceneEntityCfg
+from forcelab.mdp._util import quat_apply, quat_apply_inverse
 from forcelab.mdp.observations import body_incoming_wrench
 from forcelab.physics import NewtonCfg
 from forcelab.scene import (
@@ -182,6 +183,63 @@ def test_terms(scene: InteractiveScene) -> None:
     assert body_incoming_wrench(env, select(scene, ["arm"], "slow"), filtered=True).shape == (E, 6)
 
 
+PENDULUM = """
+<mujoco>
+  <worldbody>
+    <body name="base">
+      <geom type="box" size="0.05 0.05 0.05" mass="1"/>
+      <body name="bob" euler="20 0 10">
+        <joint name="swing" type="hinge" axis="0 1 0"/>
+        <geom type="sphere" size="0.05" pos="0.5 0 0" mass="2" contype="0" conaffinity="0"/>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_axes_while_moving(physics: Any, tmp_path: Path) -> None:
+    """The force of a swinging body: m·(a - g) of its centre of mass, in every frame.
+
+    Newton's belongs to the pose and velocity at the start of the step; the world's axes are those of that instant.
+    PhysX's agrees with either end of the step to first order in dt.
+    """
+    file = tmp_path / "pendulum.xml"
+    file.write_text(PENDULUM)
+
+    class Cfg(InteractiveSceneCfg):
+        robot = ArticulationCfg(prim_path=f"{NS}/Robot", spawn=MjcfCfg(str(file)), fixed_base=True)
+        wrench = JointWrenchSensorCfg(prim_path=f"{NS}/Robot")
+
+    scene = InteractiveScene(Cfg(num_envs=1), physics(dt=0.001))
+    env: Any = Env(scene)
+    exact = scene.engine.name == "newton"
+    robot, bob = scene["robot"], select(scene, ["bob"])
+    robot.write_joint_state(torch.tensor([[0.3]]), torch.tensor([[8.0]]))
+    column = robot.body_names.index("bob")
+    com, axis = torch.tensor([0.5, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0])
+    for step in range(60):
+        quat, speed = robot.data.body_quat_w[0, column].clone(), robot.data.joint_vel[0, 0].clone()
+        scene.step()
+        if step % 20 != 19:
+            continue
+        omega, alpha = axis * speed, axis * (robot.data.joint_vel[0, 0] - speed) / scene.physics_dt
+        acceleration = torch.linalg.cross(alpha, com) + torch.linalg.cross(
+            omega, torch.linalg.cross(omega, com)
+        )
+        up = quat_apply_inverse(quat, torch.tensor([0.0, 0.0, G]))
+        body = 2.0 * (acceleration + up)
+        close = {"rtol": 0.0, "atol": (1e-4 if exact else 2e-2) * float(body.norm())}
+        torch.testing.assert_close(body_incoming_wrench(env, bob, frame="body")[0, :3], body, **close)
+        torch.testing.assert_close(
+            body_incoming_wrench(env, bob, frame="world")[0, :3], quat_apply(quat, body), **close
+        )
+    assert float(omega.norm()) > 5.0
+    scene.reset()
+    assert scene["wrench"].data.quat_w[0, -1].tolist() == [0.0, 0.0, 0.0, 1.0]
+    scene.close()
+
+
 def test_limits(scene: InteractiveScene) -> None:
     settle(scene)
     env: Any = Env(scene)
@@ -273,3 +331,45 @@ def test_no_joint_to_report(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match=r"scene\.wrench.*no joint to report.*free"):
         InteractiveScene(Cfg(num_envs=1), NewtonCfg())
+
+
+LOOP = """<mujoco model="loop">
+  <compiler angle="radian" autolimits="true" inertiafromgeom="true"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body name="mount">
+      <geom type="box" size="0.1 0.1 0.1" mass="5"/>
+      <body name="bar" pos="0 0 1">
+        <joint name="hinge" type="hinge" axis="0 1 0"/>
+        <geom type="box" pos="0.5 0 0" size="0.5 0.02 0.02" mass="2"/>
+      </body>
+      <body name="prop" pos="1 0 0.5">
+        <joint name="foot" type="hinge" axis="0 1 0"/>
+        <geom type="box" pos="0 0 0.25" size="0.02 0.02 0.25" mass="0.01"/>
+      </body>
+    </body>
+  </worldbody>
+  <equality><connect body1="bar" body2="prop" anchor="1 0 0"/></equality>
+</mujoco>"""
+
+
+def test_a_closed_loop_carries_load_but_is_not_reported(tmp_path: Path) -> None:
+    """A bar of 2 kg on a hinge at one end, held up by a prop at the other: each carries half of it."""
+    file = tmp_path / "loop.xml"
+    file.write_text(LOOP)
+
+    class Cfg(InteractiveSceneCfg):
+        robot = ArticulationCfg(prim_path=f"{NS}/Robot", spawn=MjcfCfg(str(file)))
+        wrench = JointWrenchSensorCfg(prim_path=f"{NS}/Robot")
+
+    scene = InteractiveScene(Cfg(num_envs=2), NewtonCfg())
+    for _ in range(400):
+        scene.step()
+    assert scene["robot"].joint_names == ["hinge", "foot"]
+    assert scene["wrench"].body_names == ["bar", "prop"]
+    env: Any = Env(scene)
+    world = body_incoming_wrench(env, select(scene, ["bar", "prop"]), frame="world").view(2, 2, 6)
+    half = torch.tensor([0.0, 0.0, G])
+    torch.testing.assert_close(world[:, 0, :3], half.expand(2, 3), rtol=5e-3, atol=5e-2)
+    torch.testing.assert_close(world[:, 1, :3], half.expand(2, 3) * 1.01, rtol=5e-3, atol=5e-2)
+    scene.close()

@@ -241,6 +241,7 @@ def test_hits_lie_on_the_generated_heights():
         ({"pattern_cfg": GridPatternCfg(0.001, (100.0, 100.0))}, "rays; at most"),
         ({"pattern_cfg": GridPatternCfg(direction=(0, 0, 0))}, "direction .* must not be zero"),
         ({"pattern_cfg": GridPatternCfg(ordering="xz")}, "ordering is 'xz'"),
+        ({"pattern_cfg": GridPatternCfg(5e-324)}, "pattern_cfg.resolution is 5e-324"),
         ({"pattern_cfg": 0.1}, "give a GridPatternCfg"),
         ({"ray_alignment": "yaaw"}, "Did you mean 'yaw'"),
         ({"max_distance": 0.0}, "max_distance is 0.0"),

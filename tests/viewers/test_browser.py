@@ -207,6 +207,24 @@ def test_a_missing_package_names_the_command(monkeypatch):
         BrowserViewer(hand_scene())
 
 
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"port": 99999999}, "viewer_port is 99999999; it must be at most 65535"),
+        ({"port": -1}, "viewer_port is -1"),
+        ({"host": "8.8.8.8"}, "viewer_host is '8.8.8.8'.*cannot listen"),
+        ({"host": "no host"}, "viewer_host is 'no host'.*cannot listen"),
+    ],
+)
+def test_an_address_where_nobody_can_listen_is_said(where, message):
+    """The server's thread would die, and its maker wait for it for ever."""
+    pytest.importorskip("viser")
+    from forcelab.viewers import BrowserViewer
+
+    with pytest.raises(ValueError, match=message):
+        BrowserViewer(hand_scene(), **{"port": 0, **where})
+
+
 def test_wrong_sensors_and_shapes_are_named():
     pytest.importorskip("viser")
     from forcelab.viewers import BrowserViewer

@@ -203,6 +203,7 @@ def test_sampling_changes_nothing():
         ("feet_contact", "cannot be read. A channel is <sensor or asset>"),
         ([3], "plot channel 3 is no text"),
         ([], "names no channel"),
+        ([[]], "a panel without a channel"),
     ],
 )
 def test_wrong_channels_are_named(env, channels, message):

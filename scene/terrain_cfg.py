@@ -15,7 +15,10 @@ from .spawn_cfg import Vec3, rgba
 
 # 16 MB of heights; triangles for drawing and for rays take twenty times as much.
 _MOST_POINTS = 4_000_000
-_GENERATORS = "give FlatTerrainCfg, RandomRoughTerrainCfg, PyramidSlopeTerrainCfg, PyramidStairsTerrainCfg or WavesTerrainCfg"
+_GENERATORS = (
+    "give FlatTerrainCfg, RandomRoughTerrainCfg, PyramidSlopeTerrainCfg, PyramidStairsTerrainCfg or "
+    "WavesTerrainCfg"
+)
 
 
 @dataclass

@@ -90,6 +90,8 @@ class SceneEntityCfg:
         field = f"{path}.{part}_names" if wanted is not None else f"{path}.{part}_ids"
         if names is None:
             raise ValueError(f"{field}: {self.name!r} ({type(entity).__name__}) has no {plural}.")
+        if wanted is not None and not wanted:
+            raise ValueError(f"{field} is {wanted!r}, which selects no {part}; leave it out to select all {plural}.")
         given = None if untouched else self._given_ids(ids, len(names), field, plural)
         if wanted is None:
             assert given is not None

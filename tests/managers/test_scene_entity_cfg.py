@@ -47,6 +47,11 @@ def test_full_match(env: Any) -> None:
     assert cfg.joint_names == ["slider_to_cart"] and cfg.joint_ids.tolist() == [0]
 
 
+def test_an_empty_selection_is_refused(env: Any) -> None:
+    with pytest.raises(ValueError, match=r"x\.body_names is \[\], which selects no body; leave it out"):
+        SceneEntityCfg("robot", body_names=[]).resolve(env.scene, "x")
+
+
 def test_bodies_of_a_sensor(env: Any) -> None:
     cfg = SceneEntityCfg("touch", body_names="Box")
     cfg.resolve(env.scene)

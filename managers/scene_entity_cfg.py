@@ -91,7 +91,9 @@ class SceneEntityCfg:
         if names is None:
             raise ValueError(f"{field}: {self.name!r} ({type(entity).__name__}) has no {plural}.")
         if wanted is not None and not wanted:
-            raise ValueError(f"{field} is {wanted!r}, which selects no {part}; leave it out to select all {plural}.")
+            raise ValueError(
+                f"{field} is {wanted!r}, which selects no {part}; leave it out to select all {plural}."
+            )
         given = None if untouched else self._given_ids(ids, len(names), field, plural)
         if wanted is None:
             assert given is not None

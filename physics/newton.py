@@ -603,11 +603,9 @@ class NewtonEngine(Engine):
                 raise ValueError(f"{path}: its joints do not follow one another in the engine's order.")
             qs = slice(t.coord + t.root_coords, t.coord + t.root_coords + len(coords))
             ds = slice(t.dof + t.root_dofs, t.dof + t.root_dofs + len(dofs))
-            t.bodies_slice, t.q_slice, t.d_slice = bodies, qs, ds  # type: ignore[attr-defined]
             shapes = [
                 [s for s in range(self._n_static, n_shapes) if self._shape_body[s] == b] for b in t.bodies
             ]
-            t.body_shapes = shapes  # type: ignore[attr-defined]
             friction = torch.zeros(E, len(t.bodies), device=dev)
             for k, ids in enumerate(shapes):
                 friction[:, k] = float(self._shape_friction_np[ids[0]]) if ids else 0.0
@@ -644,7 +642,6 @@ class NewtonEngine(Engine):
                 body_com=com[0, bodies],
                 joint_driven=[mode[d] != int(newton.JointTargetMode.NONE) for d in dofs],
             )
-            t.qdd = qdd[:, ds]  # type: ignore[attr-defined]
             is_articulation = any(a.path == path for a in self.desc.articulations)
             self.body_paths += [f"{path}/{n}" for n in t.body_names] if is_articulation else [path]
             self.body_tree_paths += [f"{path}/{p}" for p in t.tree_names] if is_articulation else [path]

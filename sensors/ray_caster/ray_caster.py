@@ -35,12 +35,11 @@ def _static_paths(world: SensorWorld, patterns: Sequence[str], what: str) -> lis
     found: list[str] = []
     for i, pattern in enumerate(patterns):
         where = f"{what}[{i}]"
-        if not pattern.startswith("/World/envs") and ENV_REGEX_NS not in pattern:
-            found += [p for p in world.bodies.partners(pattern, where) if p not in found]
-            continue
-        raise ValueError(
-            f"{where} is {pattern!r}; rays see static geometry only.{near(pattern, world.bodies.statics)}"
-        )
+        if pattern.startswith("/World/envs") or ENV_REGEX_NS in pattern:
+            raise ValueError(
+                f"{where} is {pattern!r}; rays see static geometry only.{near(pattern, world.bodies.statics)}"
+            )
+        found += [p for p in world.bodies.partners(pattern, where) if p not in found]
     return found
 
 

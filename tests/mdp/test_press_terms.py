@@ -188,6 +188,25 @@ def test_increments_move_targets_and_holding_keeps_the_force(arm: Any) -> None:
     torch.testing.assert_close(robot.data.joint_pos_target.torch, processed)
 
 
+def test_settings_can_change_while_running(arm: Any) -> None:
+    term = press(arm)
+    cfg = arm.command_manager.get_term_cfg("press")
+    bounds = term.bounds
+    cfg.ranges = mdp.SlidingPressRangesCfg(force=(40.0, 41.0), speed=(0.3, 0.4))
+    assert term.bounds is bounds
+    torch.testing.assert_close(bounds, torch.tensor([[40.0, 0.3], [41.0, 0.4]]))
+    cfg.ranges = {"force": (50.0, 51.0)}
+    assert bounds[:, 0].tolist() == [50.0, 51.0]
+    cfg.force_rate = 10.0
+    arm.command_manager.reset()
+    assert ((term.force >= 50.0) & (term.force <= 51.0)).all()
+    cfg.ranges.force = (20.0, 20.0)
+    term._resample_command(None)
+    before = term.force.clone()
+    arm.command_manager.compute(0.1)
+    torch.testing.assert_close(term.force, before - 1.0)
+
+
 def test_bad_settings_are_told(arm: Any) -> None:
     with pytest.raises(ValueError, match=r"SlidingPressCommandCfg\.ranges\.speed is .*both positive"):
         press(arm, ranges={"speed": (0.0, 0.2)})

@@ -11,6 +11,7 @@ import torch
 
 from forcelab.managers import SceneEntityCfg
 from forcelab.physics.errors import near
+from forcelab.physics.quaternions import quat_apply
 
 Env: TypeAlias = Any
 """The environment, :class:`forcelab.envs.ManagerBasedRlEnv`; ``Any`` because terms may not import it."""
@@ -157,31 +158,6 @@ def quat_from_euler_xyz(angles: torch.Tensor) -> torch.Tensor:
         ),
         dim=1,
     )
-
-
-def quat_mul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Product (…, 4) of two xyzw quaternions: first rotate by ``b``, then by ``a``."""
-    av, aw = a[..., :3], a[..., 3:]
-    bv, bw = b[..., :3], b[..., 3:]
-    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
-    scalar = aw * bw - (av * bv).sum(dim=-1, keepdim=True)
-    return torch.cat((vector, scalar), dim=-1)
-
-
-def quat_apply(quat: torch.Tensor, vec: torch.Tensor) -> torch.Tensor:
-    """Vectors (…, 3) rotated by xyzw quaternions (…, 4); leading dimensions broadcast."""
-    xyz, w = quat[..., :3], quat[..., 3:]
-    xyz, vec = torch.broadcast_tensors(xyz, vec)
-    t = 2.0 * torch.linalg.cross(xyz, vec)
-    return vec + w * t + torch.linalg.cross(xyz, t)
-
-
-def quat_apply_inverse(quat: torch.Tensor, vec: torch.Tensor) -> torch.Tensor:
-    """Vectors (…, 3) rotated by the inverse of xyzw quaternions (…, 4); leading dimensions broadcast."""
-    xyz, w = quat[..., :3], quat[..., 3:]
-    xyz, vec = torch.broadcast_tensors(xyz, vec)
-    t = 2.0 * torch.linalg.cross(xyz, vec)
-    return vec - w * t + torch.linalg.cross(xyz, t)
 
 
 def body_point(

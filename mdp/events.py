@@ -13,6 +13,7 @@ import warnings
 import torch
 
 from forcelab.managers import EventTermCfg, ManagerTermBase, SceneEntityCfg
+from forcelab.physics.quaternions import quat_mul
 
 from ._util import (
     ROBOT,
@@ -23,7 +24,6 @@ from ._util import (
     draw,
     pose_bounds,
     quat_from_euler_xyz,
-    quat_mul,
     sample_pose_bounds,
     uniform,
     where_env,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 
 from forcelab.managers import SceneEntityCfg
+from forcelab.physics.quaternions import quat_apply_inverse
 
-from ._util import ROBOT, Env, joint_wrench, quat_apply_inverse
+from ._util import ROBOT, Env, joint_wrench
 
 # -- root state
 

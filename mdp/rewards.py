@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import torch
 
 from forcelab.managers import SceneEntityCfg
+from forcelab.physics.quaternions import quat_apply
 
-from ._util import ROBOT, Env, quat_apply, select, step_normal_force, table, wrap_to_pi, wrench_and_limits
+from ._util import ROBOT, Env, select, step_normal_force, table, wrap_to_pi, wrench_and_limits
 
 
 def _sum_square(x: torch.Tensor) -> torch.Tensor:

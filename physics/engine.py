@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -158,7 +158,6 @@ class TreeState:
     velocity_limits: torch.Tensor
     default_joint_pos: torch.Tensor
     body_com: torch.Tensor
-    joint_driven: list[bool] = field(default_factory=list)
 
 
 class Engine(ABC):

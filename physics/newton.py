@@ -40,6 +40,7 @@ from .engine import (
 from .errors import near
 from .mjcf import MjcfBody, MjcfJoint, MjcfModel
 from .newton_cfg import NewtonCfg
+from .quaternions import quat_apply, quat_mul
 from .terrain import TerrainContacts
 
 # Threads that replay or record CPU graphs at one time crash each other, and a launch of one would end up in the
@@ -592,7 +593,6 @@ class NewtonEngine(Engine):
         self._shape_friction_wp = wp.from_torch(self._shape_friction)
         lower, upper = m.joint_limit_lower.numpy(), m.joint_limit_upper.numpy()
         effort, velocity = m.joint_effort_limit.numpy(), m.joint_velocity_limit.numpy()
-        mode = m.joint_target_mode.numpy()
         q_start, qd_start = m.joint_q_start.numpy(), m.joint_qd_start.numpy()
         q0 = m.joint_q.numpy()
         for path, t in self._trees.items():
@@ -640,7 +640,6 @@ class NewtonEngine(Engine):
                 velocity_limits=row(velocity),
                 default_joint_pos=torch.tensor(q0[coords].astype(np.float32), device=dev),
                 body_com=com[0, bodies],
-                joint_driven=[mode[d] != int(newton.JointTargetMode.NONE) for d in dofs],
             )
             is_articulation = any(a.path == path for a in self.desc.articulations)
             self.body_paths += [f"{path}/{n}" for n in t.body_names] if is_articulation else [path]
@@ -1198,7 +1197,11 @@ class NewtonEngine(Engine):
         else:
             # The frame on the world's side of the joint that puts the body there at joint position zero.
             view = self._joint_X_p[:, t.root_joint]
-            pose = _times(pose, self._joint_X_c[:, t.root_joint])
+            child = self._joint_X_c[:, t.root_joint]
+            pose = torch.cat(
+                (pose[:, :3] + quat_apply(pose[:, 3:], child[:, :3]), quat_mul(pose[:, 3:], child[:, 3:])),
+                dim=-1,
+            )
         view.copy_(torch.where(mask.unsqueeze(-1), pose, view))
         if not t.root_coords:
             with self.stream(), _REPLAY_LOCK:
@@ -1381,15 +1384,6 @@ class _ClosedSolver:
     def __getattr__(self, name: str) -> object:
         _closed()
         raise AttributeError(name)
-
-
-def _times(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Product (…, 7) of two poses: ``b`` seen from where ``a`` is."""
-    av, aw, bv, bw = a[..., 3:6], a[..., 6:], b[..., 3:6], b[..., 6:]
-    twice = 2.0 * torch.linalg.cross(av, b[..., :3])
-    pos = a[..., :3] + b[..., :3] + aw * twice + torch.linalg.cross(av, twice)
-    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
-    return torch.cat((pos, vector, aw * bw - (av * bv).sum(-1, keepdim=True)), dim=-1)
 
 
 def _compose(pos: tuple[float, ...], quat: tuple[float, ...], shape: ShapeDesc) -> ShapeDesc:

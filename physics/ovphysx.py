@@ -32,6 +32,7 @@ from .engine import (
 from .errors import near
 from .mjcf import MjcfModel
 from .ovphysx_cfg import OvPhysxCfg
+from .quaternions import quat_apply, quat_mul
 from .usd_export import ArticulationExport, BodyExport, SceneExport, compose, export_scene, pose
 from .warp_setup import start_warp
 
@@ -388,7 +389,6 @@ class OvPhysxEngine(Engine):
             velocity_limits=row([float(j.velocity_limit) for j in joints]),
             default_joint_pos=default,
             body_com=torch.tensor(np.array(com), dtype=torch.float32).reshape(b, 3),
-            joint_driven=[bool(d and d.driven) for d in drives],
         )
         self.trees[path] = state
         self._trees[path] = tree
@@ -558,7 +558,7 @@ class OvPhysxEngine(Engine):
 
     def _com_world(self, state: TreeState) -> torch.Tensor:
         p = self.body_pose[:, state.body_slice]
-        return p[..., :3] + _rotate(p[..., 3:7], state.body_com.expand(self.num_envs, -1, -1))
+        return p[..., :3] + quat_apply(p[..., 3:7], state.body_com.expand(self.num_envs, -1, -1))
 
     def _read_state(self) -> None:
         self.stale = False
@@ -578,7 +578,7 @@ class OvPhysxEngine(Engine):
                 torch.index_select(tree.q_buf, 1, tree.dof_ids, out=state.joint_pos)
                 torch.index_select(tree.qd_buf, 1, tree.dof_ids, out=state.joint_vel)
         # PhysX gives the velocity of the centre of mass; ours is that of the frame's origin.
-        arm = _rotate(self.body_pose[..., 3:7], self._com.expand(self.num_envs, -1, -1))
+        arm = quat_apply(self.body_pose[..., 3:7], self._com.expand(self.num_envs, -1, -1))
         self.body_vel[..., :3] -= torch.linalg.cross(self.body_vel[..., 3:6], arm)
 
     def _read_contacts(self) -> None:
@@ -607,7 +607,7 @@ class OvPhysxEngine(Engine):
             else:
                 reader.force.copy_((turn @ wrench[..., :3, None]).squeeze(-1))
                 reader.torque.copy_((turn @ wrench[..., 3:, None]).squeeze(-1))
-            reader.quat.copy_(_multiply(self.body_pose[:, bodies, 3:], reader.joint_frame[:, 3:]))
+            reader.quat.copy_(quat_mul(self.body_pose[:, bodies, 3:], reader.joint_frame[:, 3:]))
 
     def update_kinematics(self) -> None:
         if self.stale:
@@ -639,7 +639,7 @@ class OvPhysxEngine(Engine):
         if state.fixed_base:
             raise ValueError(f"{path} is fixed to the world; it has no root velocity to write.")
         tree.root_pose.read(tree.root_pose_buf)
-        arm = _rotate(tree.root_pose_buf[:, 3:7], state.body_com[0].expand(self.num_envs, -1))
+        arm = quat_apply(tree.root_pose_buf[:, 3:7], state.body_com[0].expand(self.num_envs, -1))
         tree.root_vel_buf.copy_(vel)
         tree.root_vel_buf[:, :3] += torch.linalg.cross(tree.root_vel_buf[:, 3:6], arm)
         self._write(tree.root_vel, tree.root_vel_buf, env_mask)
@@ -704,21 +704,6 @@ def load_model(desc: ArticulationDesc) -> MjcfModel:
     from .newton import load_mjcf
 
     return load_mjcf(desc)
-
-
-def _multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Product (…, 4) of two quaternions xyzw; leading dimensions broadcast."""
-    a, b = torch.broadcast_tensors(a, b)
-    av, aw, bv, bw = a[..., :3], a[..., 3:], b[..., :3], b[..., 3:]
-    vector = aw * bv + bw * av + torch.linalg.cross(av, bv)
-    return torch.cat((vector, aw * bw - (av * bv).sum(-1, keepdim=True)), dim=-1)
-
-
-def _rotate(quat: torch.Tensor, vec: torch.Tensor) -> torch.Tensor:
-    """Rotate ``vec`` (..., 3) by ``quat`` (..., 4; xyzw)."""
-    xyz, w = quat[..., :3], quat[..., 3:]
-    t = 2.0 * torch.linalg.cross(xyz, vec)
-    return vec + w * t + torch.linalg.cross(xyz, t)
 
 
 def _visual(

@@ -13,11 +13,11 @@ import warp as wp
 
 from forcelab.physics import checks
 from forcelab.physics.engine import Engine
-from forcelab.physics.paths import BodyIndex
+from forcelab.physics.paths import BodyIndex, find_names
 
 from .sensor_base_cfg import SensorBaseCfg
 
-__all__ = ["SensorBase", "SensorBaseCfg", "SensorWorld"]
+__all__ = ["NamedBodies", "SensorBase", "SensorBaseCfg", "SensorWorld"]
 
 
 @dataclass
@@ -31,6 +31,33 @@ class SensorWorld:
     bodies: BodyIndex
     assets: dict[str, str] = field(default_factory=dict)
     sync: Callable[[], None] = lambda: None
+
+
+class NamedBodies:
+    """For sensors whose readings have one row per body: what the rows are called.
+
+    Attributes:
+        body_names: names of the rows, in their order.
+    """
+
+    name: str
+    body_names: list[str]
+    _row = "body"
+
+    @property
+    def num_bodies(self) -> int:
+        """Number of :attr:`body_names`."""
+        return len(self.body_names)
+
+    def find_bodies(
+        self, keys: str | Sequence[str], preserve_order: bool = False
+    ) -> tuple[list[int], list[str]]:
+        """Indices and names among :attr:`body_names` that full-match ``keys``.
+
+        Raises:
+            ValueError: A key matches nothing; near names are listed.
+        """
+        return find_names(keys, self.body_names, preserve_order, f"{self._row} of sensor {self.name!r}")
 
 
 class SensorBase(ABC):

@@ -13,15 +13,15 @@ import warp as wp
 from forcelab.physics import checks
 from forcelab.physics.array import Array
 from forcelab.physics.engine import ContactQuery
-from forcelab.physics.paths import ENV_REGEX_NS, find_names
+from forcelab.physics.paths import ENV_REGEX_NS
 
-from ..sensor_base import SensorBase, SensorWorld
+from ..sensor_base import NamedBodies, SensorBase, SensorWorld
 from . import contact_kernels as kernels
 from .contact_sensor_cfg import ContactSensorCfg
 from .contact_sensor_data import ContactSensorData
 
 
-class ContactSensor(SensorBase):
+class ContactSensor(NamedBodies, SensorBase):
     """Contact forces, history and timers of S bodies in every environment.
 
     A sample is taken inside every physics step that is due. See :class:`ContactSensorCfg` for the
@@ -86,21 +86,6 @@ class ContactSensor(SensorBase):
             ContactQuery(tuple(self._paths), filters, points=cfg.track_contact_points)
         )
         self.num_filters = len(filters)
-
-    @property
-    def num_bodies(self) -> int:
-        """S."""
-        return len(self._paths)
-
-    def find_bodies(
-        self, keys: str | Sequence[str], preserve_order: bool = False
-    ) -> tuple[list[int], list[str]]:
-        """Indices and names of the sensing bodies that full-match ``keys``.
-
-        Raises:
-            ValueError: A key matches nothing; near names are listed.
-        """
-        return find_names(keys, self.body_names, preserve_order, f"body of sensor {self.name!r}")
 
     def build(self) -> None:
         cfg, dev = self.cfg, self.device

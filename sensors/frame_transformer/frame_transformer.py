@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 import warp as wp
 
-from forcelab.physics.paths import find_names
-
 from ..pose_sensor import PoseSensor, one_body, transform
-from ..sensor_base import SensorWorld
+from ..sensor_base import NamedBodies, SensorWorld
 from . import frame_transformer_kernels as kernels
 from .frame_transformer_cfg import FrameTransformerCfg
 from .frame_transformer_data import FrameTransformerData
 
 
-class FrameTransformer(PoseSensor):
+class FrameTransformer(NamedBodies, PoseSensor):
     """Poses of T target frames of every environment, in the world and in a source frame.
 
     Raises:
@@ -27,6 +23,7 @@ class FrameTransformer(PoseSensor):
 
     cfg: FrameTransformerCfg
     data: FrameTransformerData
+    _row = "target frame"
 
     def __init__(self, cfg: FrameTransformerCfg, name: str, world: SensorWorld):
         super().__init__(cfg, name, world)
@@ -55,26 +52,8 @@ class FrameTransformer(PoseSensor):
                 self._offsets.append(frame.offset.pose(f"{where}.offset"))
         self.data = FrameTransformerData()
         self.data.target_frame_names = names
-
-    @property
-    def body_names(self) -> list[str]:
-        """Names of the T target frames."""
-        return self.data.target_frame_names
-
-    @property
-    def num_bodies(self) -> int:
-        """T."""
-        return len(self._columns)
-
-    def find_bodies(
-        self, keys: str | Sequence[str], preserve_order: bool = False
-    ) -> tuple[list[int], list[str]]:
-        """Indices and names of the target frames that full-match ``keys``.
-
-        Raises:
-            ValueError: A key matches nothing; near names are listed.
-        """
-        return find_names(keys, self.body_names, preserve_order, f"target frame of sensor {self.name!r}")
+        #: Names of the T target frames.
+        self.body_names = names
 
     def allocate(self) -> dict[str, torch.Tensor]:
         E, T, dev = self.num_envs, self.num_bodies, self.device

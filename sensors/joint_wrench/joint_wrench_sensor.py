@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 import warp as wp
 
 from forcelab.physics.array import Array
 from forcelab.physics.errors import near
-from forcelab.physics.paths import ENV_REGEX_NS, find_names, in_environment
+from forcelab.physics.paths import ENV_REGEX_NS, in_environment
 
-from ..sensor_base import SensorBase, SensorWorld
+from ..sensor_base import NamedBodies, SensorBase, SensorWorld
 from . import joint_wrench_kernels as kernels
 from .joint_wrench_sensor_cfg import JointWrenchSensorCfg
 from .joint_wrench_sensor_data import JointWrenchSensorData
 
 
-class JointWrenchSensor(SensorBase):
+class JointWrenchSensor(NamedBodies, SensorBase):
     """Forces and torques of the joints of one articulation, in every environment.
 
     Which bodies are reported, and in which order, is the engine's: use :attr:`body_names` and
@@ -67,21 +66,6 @@ class JointWrenchSensor(SensorBase):
                 "by their names when reading (body_names, find_bodies)."
             )
         raise ValueError(f"{what} {prim_path!r} is no articulation.{near(prim_path, known)}")
-
-    @property
-    def num_bodies(self) -> int:
-        """B."""
-        return len(self.body_names)
-
-    def find_bodies(
-        self, keys: str | Sequence[str], preserve_order: bool = False
-    ) -> tuple[list[int], list[str]]:
-        """Indices and names of the reported bodies that full-match ``keys``.
-
-        Raises:
-            ValueError: A key matches nothing; near names are listed.
-        """
-        return find_names(keys, self.body_names, preserve_order, f"body of sensor {self.name!r}")
 
     def build(self) -> None:
         E, B, dev = self.num_envs, self.num_bodies, self.device

@@ -11,7 +11,7 @@ import torch
 
 from forcelab.configs import compose
 from forcelab.envs import ManagerBasedRlEnv
-from forcelab.mdp._util import quat_apply
+from forcelab.physics.quaternions import quat_apply
 
 torch.set_num_threads(1)
 NUM_ENVS = 4

@@ -16,7 +16,7 @@ from forcelab.envs import ManagerBasedRlEnv
 from forcelab.learning.evaluate import CRITERION, print_results, run_episodes
 from forcelab.learning.inference import Rollout
 from forcelab.learning.vec_env import RslRlVecEnv
-from forcelab.mdp._util import quat_apply
+from forcelab.physics.quaternions import quat_apply
 
 torch.set_num_threads(1)
 NUM_ENVS = 4

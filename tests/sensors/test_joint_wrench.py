@@ -13,9 +13,9 @@ import torch
 
 from forcelab import mdp
 from forcelab.managers import SceneEntityCfg
-from forcelab.mdp._util import quat_apply, quat_apply_inverse
 from forcelab.mdp.observations import body_incoming_wrench
 from forcelab.physics import NewtonCfg
+from forcelab.physics.quaternions import quat_apply, quat_apply_inverse
 from forcelab.scene import (
     ArticulationCfg,
     CuboidCfg,

@@ -6,8 +6,8 @@ from __future__ import annotations
 import torch
 
 from forcelab.configs import compose
-from forcelab.mdp._util import quat_apply
 from forcelab.physics import NewtonCfg
+from forcelab.physics.quaternions import quat_apply
 from forcelab.scene import InteractiveScene
 from forcelab.sensors import ContactSensorCfg, JointWrenchSensorCfg
 

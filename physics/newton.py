@@ -396,6 +396,11 @@ class NewtonEngine(Engine):
         except Exception as error:
             hint = f"; pip install {error.name}" if isinstance(error, ModuleNotFoundError) else ""
             raise ValueError(f"{desc.path}: {desc.mjcf!r} cannot be read: {error}{hint}.") from error
+        # The importer moves geometry of the file's world along with the root; it belongs where the file says.
+        back = wp.transform_inverse(wp.transform(desc.pos, desc.quat))
+        for s in range(shape0, builder.shape_count):
+            if builder.shape_body[s] < 0:
+                builder.shape_transform[s] = back * wp.transform(*builder.shape_transform[s])
         if desc.friction is not None:
             for s in range(shape0, builder.shape_count):
                 builder.shape_material_mu[s] = desc.friction
@@ -1463,6 +1468,13 @@ def load_mjcf(desc: ArticulationDesc) -> MjcfModel:
     def frame(xform: wp.transform) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return tuple(float(v) for v in xform.p), tuple(float(v) for v in xform.q)
 
+    world = [s for s, body in enumerate(builder.shape_body) if body < 0]
+    if any(builder.shape_flags[s] & newton.ShapeFlags.COLLIDE_SHAPES for s in world):
+        names = ", ".join(builder.shape_label[s].rsplit("/", 1)[-1] for s in world)
+        raise ValueError(
+            f"{desc.path}: {desc.mjcf!r} holds geometry of the world itself ({names}), which only the 'newton' engine "
+            "takes over; make it a PlaneCfg or a fixed RigidObjectCfg of the scene."
+        )
     if len(_tree_joints(builder)) < builder.joint_count:
         raise ValueError(
             f"{desc.path}: {desc.mjcf!r} closes a loop (<equality>), which only the 'newton' engine supports."

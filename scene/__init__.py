@@ -28,7 +28,7 @@ __getattr__, __dir__, __all__ = attach(
         "RigidObjectCfg": "asset_cfg",
         "SphereCfg": "spawn_cfg",
         "TerrainCfg": "terrain_cfg",
-        "TerrainGeneratorCfg": "terrain_cfg",
-        "WavesTerrainCfg": "terrain_cfg",
+        "HeightFieldCfg": "terrain_cfg",
+        "WaveTerrainCfg": "terrain_cfg",
     },
 )

@@ -17,12 +17,12 @@ from .spawn_cfg import Vec3, rgba
 _MOST_POINTS = 4_000_000
 _GENERATORS = (
     "give FlatTerrainCfg, RandomRoughTerrainCfg, PyramidSlopeTerrainCfg, PyramidStairsTerrainCfg or "
-    "WavesTerrainCfg"
+    "WaveTerrainCfg"
 )
 
 
 @dataclass
-class TerrainGeneratorCfg:
+class HeightFieldCfg:
     """What gives the heights of a terrain; subclass it for one of your own."""
 
     def heights(self, x: np.ndarray, y: np.ndarray, what: str) -> np.ndarray:
@@ -41,7 +41,7 @@ class TerrainGeneratorCfg:
 
 
 @dataclass
-class FlatTerrainCfg(TerrainGeneratorCfg):
+class FlatTerrainCfg(HeightFieldCfg):
     """A level surface; ``height`` [m]."""
 
     height: float = 0.0
@@ -51,7 +51,7 @@ class FlatTerrainCfg(TerrainGeneratorCfg):
 
 
 @dataclass
-class RandomRoughTerrainCfg(TerrainGeneratorCfg):
+class RandomRoughTerrainCfg(HeightFieldCfg):
     """Heights drawn at random, linear between the places where they are drawn.
 
     Attributes:
@@ -99,7 +99,7 @@ class RandomRoughTerrainCfg(TerrainGeneratorCfg):
 
 
 @dataclass
-class PyramidCfg(TerrainGeneratorCfg):
+class PyramidCfg(HeightFieldCfg):
     """Square pyramids with a level platform on top.
 
     Attributes:
@@ -166,7 +166,7 @@ class PyramidStairsTerrainCfg(PyramidCfg):
 
 
 @dataclass
-class WavesTerrainCfg(TerrainGeneratorCfg):
+class WaveTerrainCfg(HeightFieldCfg):
     """Waves along x and along y, added: ``amplitude / 2 · (sin(2π x / wavelength) + sin(2π y / wavelength))``.
 
     Attributes:
@@ -198,7 +198,7 @@ class TerrainCfg:
         init_pos: where the middle of the terrain at height zero is [m], world frame.
     """
 
-    generator: TerrainGeneratorCfg = field(default_factory=FlatTerrainCfg)
+    generator: HeightFieldCfg = field(default_factory=FlatTerrainCfg)
     size: tuple[float, float] = (20.0, 20.0)
     resolution: float = 0.1
     friction: float = 1.0
@@ -229,7 +229,7 @@ class TerrainCfg:
                 f"{what} has {counts[0]} x {counts[1]} points; at most {_MOST_POINTS} are possible. Use a larger "
                 "resolution or a smaller size."
             )
-        if not isinstance(self.generator, TerrainGeneratorCfg):
+        if not isinstance(self.generator, HeightFieldCfg):
             raise ValueError(f"{what}.generator is {self.generator!r}; {_GENERATORS}.")
         x, y = ((np.arange(n) - 0.5 * (n - 1)) * cell for n in counts)
         made = self.generator.heights(x, y, f"{what}.generator")

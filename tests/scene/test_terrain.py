@@ -19,6 +19,7 @@ from forcelab.scene import (
     CuboidCfg,
     CylinderCfg,
     FlatTerrainCfg,
+    HeightFieldCfg,
     InteractiveScene,
     InteractiveSceneCfg,
     MeshCfg,
@@ -30,8 +31,7 @@ from forcelab.scene import (
     RigidObjectCfg,
     SphereCfg,
     TerrainCfg,
-    TerrainGeneratorCfg,
-    WavesTerrainCfg,
+    WaveTerrainCfg,
 )
 from forcelab.scene.terrain_cfg import height_at
 from forcelab.sensors import ContactSensorCfg
@@ -49,7 +49,7 @@ WEDGE_FACES = [(0, 1, 3), (0, 3, 2), (0, 2, 5), (0, 5, 4), (1, 4, 5), (1, 5, 3),
 
 
 @dataclass
-class NoHeights(TerrainGeneratorCfg):
+class NoHeights(HeightFieldCfg):
     """Gives something else."""
 
     found: Any = None
@@ -58,7 +58,7 @@ class NoHeights(TerrainGeneratorCfg):
         return self.found
 
 
-def heights(generator: TerrainGeneratorCfg, **fields: Any) -> np.ndarray:
+def heights(generator: HeightFieldCfg, **fields: Any) -> np.ndarray:
     return TerrainCfg(generator=generator, **fields).grid("scene.ground")[2]
 
 
@@ -144,7 +144,7 @@ def test_stairs_rise_by_whole_steps():
 
 
 def test_waves_and_a_flat_field():
-    waves = WavesTerrainCfg(amplitude=0.2, wavelength=2.0)
+    waves = WaveTerrainCfg(amplitude=0.2, wavelength=2.0)
     x, y, found = TerrainCfg(generator=waves, size=(4.0, 6.0)).grid("scene.ground")
     expected = 0.1 * (np.sin(np.pi * x)[None, :] + np.sin(np.pi * y)[:, None])
     assert np.allclose(found, expected, atol=1e-6) and found.max() == pytest.approx(0.2, abs=1e-6)
@@ -152,7 +152,7 @@ def test_waves_and_a_flat_field():
 
 
 @dataclass
-class Ramp(TerrainGeneratorCfg):
+class Ramp(HeightFieldCfg):
     """Someone's own heights."""
 
     wrong: bool = False
@@ -502,7 +502,7 @@ def test_a_box_rests_on_the_peak_that_sticks_into_its_face():
     """Four boxes on a table of one peak each are carried by it, and tip over it."""
 
     @dataclass
-    class Peaks(TerrainGeneratorCfg):
+    class Peaks(HeightFieldCfg):
         def heights(self, x: np.ndarray, y: np.ndarray, what: str) -> np.ndarray:
             out = np.zeros((len(y), len(x)))
             out[len(y) // 2, len(x) // 2] = 0.1
@@ -571,7 +571,7 @@ def test_what_is_drawn_is_the_surface(hill):
             {"generator": RandomRoughTerrainCfg((0.0, 1e6), step=1e-9)},
             r"generator.step is 1e-09 m, far too small",
         ),
-        ({"generator": WavesTerrainCfg(wavelength=0.2)}, r"generator.wavelength is 0.2; .* 0.4 or more"),
+        ({"generator": WaveTerrainCfg(wavelength=0.2)}, r"generator.wavelength is 0.2; .* 0.4 or more"),
         (
             {"prim_path": f"{NS}/ground"},
             r"scene.ground.prim_path is .*; a terrain is shared by all environments",

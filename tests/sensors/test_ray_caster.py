@@ -22,7 +22,7 @@ from forcelab.scene import (
     RigidObjectCfg,
     SphereCfg,
     TerrainCfg,
-    WavesTerrainCfg,
+    WaveTerrainCfg,
 )
 from forcelab.scene.terrain_cfg import height_at
 from forcelab.sensors import GridPatternCfg, OffsetCfg, RayCasterCfg
@@ -178,7 +178,7 @@ class HillsCfg(InteractiveSceneCfg):
         init_pos=(0, 0, -20.0),
     )
     # Environments stand on this one.
-    ground = TerrainCfg(generator=WavesTerrainCfg(0.3, 2.0), size=(8.0, 6.0), init_pos=(1, 0, 0.2))
+    ground = TerrainCfg(generator=WaveTerrainCfg(0.3, 2.0), size=(8.0, 6.0), init_pos=(1, 0, 0.2))
     box = RigidObjectCfg(prim_path=f"{NS}/Box", spawn=SphereCfg(radius=0.05), init_pos=(0, 0, 1.0))
     scan = RayCasterCfg(
         prim_path=f"{NS}/Box",

@@ -169,12 +169,13 @@ _GROUP_SETTINGS = frozenset(
 class RewardTermCfg(ManagerTermBaseCfg):
     """A reward ``f(env, **params) -> (E,)``, multiplied by ``weight`` and by the step time.
 
-    In a running environment ``weight`` is a 0-dim device tensor; assigning a number writes into it.
+    ``weight`` must be given; 0 keeps a term without effect. In a running environment it is a 0-dim device tensor;
+    assigning a number writes into it.
     """
 
     _live: ClassVar[frozenset[str]] = frozenset({"weight"})
 
-    weight: float = 0.0
+    weight: float | None = None
 
 
 @dataclass

@@ -41,6 +41,9 @@ class RewardManager(ManagerBase):
 
     def _adopt_weight(self, index: int, cfg: RewardTermCfg) -> None:
         view, what = self.weights[index], f"{self.section}.{list(self._terms)[index]}.weight"
+        if cfg.weight is None:
+            raise ValueError(f"{what} is missing; give a number (0 keeps the term without effect).")
+        weight: float | None
         try:
             weight = float(cfg.weight)
         except (TypeError, ValueError):

@@ -48,15 +48,15 @@ def test_weight_assignment_writes_into_the_device_tensor(env: Any) -> None:
 
 
 def test_a_column_is_a_shape_error_that_names_the_term(env: Any) -> None:
-    bad = RewardTermCfg(func=lambda env: env.value[:, :1])
-    manager = RewardManager({"good": RewardTermCfg(func=column), "bad": bad}, env)
+    bad = RewardTermCfg(func=lambda env: env.value[:, :1], weight=1.0)
+    manager = RewardManager({"good": RewardTermCfg(func=column, weight=1.0), "bad": bad}, env)
     with pytest.raises(ValueError, match=r"rewards\.bad returned shape \(4, 1\).*squeeze"):
         manager.compute(1.0)
 
 
 @pytest.mark.parametrize("value", [torch.tensor(1.0), 1.0, torch.zeros(3)])
 def test_other_wrong_results(env: Any, value: Any) -> None:
-    manager = RewardManager({"bad": RewardTermCfg(func=lambda env: value)}, env)
+    manager = RewardManager({"bad": RewardTermCfg(func=lambda env: value, weight=1.0)}, env)
     with pytest.raises((ValueError, TypeError), match=r"rewards\.bad returned"):
         manager.compute(1.0)
 
@@ -107,13 +107,13 @@ def test_functions_by_path(env: Any) -> None:
 
 def test_signature_check(env: Any) -> None:
     with pytest.raises(ValueError, match=r"rewards\.a\.params has a key 'idx' .*Did you mean 'index'"):
-        RewardManager({"a": RewardTermCfg(func=column, params={"idx": 1})}, env)
+        RewardManager({"a": RewardTermCfg(func=column, params={"idx": 1}, weight=1.0)}, env)
 
     def needs(env: Any, threshold: float) -> torch.Tensor:
         return env.value[:, 0]
 
     with pytest.raises(ValueError, match=r"rewards\.a\.params lacks 'threshold', which .*needs"):
-        RewardManager({"a": RewardTermCfg(func=needs)}, env)
+        RewardManager({"a": RewardTermCfg(func=needs, weight=1.0)}, env)
     with pytest.raises(ValueError, match=r"rewards\.a\.func is None.*must be given"):
         RewardManager({"a": RewardTermCfg()}, env)
     with pytest.raises(TypeError, match=r"rewards\.a is a dict; it must be a RewardTermCfg"):
@@ -124,10 +124,10 @@ def test_signature_check(env: Any) -> None:
     def open_ended(env: Any, **kwargs: Any) -> torch.Tensor:
         return env.value[:, 0] + kwargs["offset"]
 
-    RewardManager({"a": RewardTermCfg(func=open_ended, params={"offset": 1.0})}, env).compute(1.0)
+    RewardManager({"a": RewardTermCfg(func=open_ended, weight=1.0, params={"offset": 1.0})}, env).compute(1.0)
 
 
 def test_entries_that_are_none_are_left_out(env: Any) -> None:
-    manager = RewardManager({"a": None, "b": RewardTermCfg(func=column)}, env)
+    manager = RewardManager({"a": None, "b": RewardTermCfg(func=column, weight=1.0)}, env)
     assert manager.active_terms == ["b"]
     assert RewardManager(None, env).compute(1.0).shape == (env.num_envs,)

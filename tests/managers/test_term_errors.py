@@ -59,7 +59,7 @@ def test_classes_are_made_with_cfg_and_env(env: Any) -> None:
     ("value", "error", "message"),
     [
         ("a", TypeError, "weight is 'a'; it must be a number"),
-        (None, TypeError, "weight is None"),
+        (None, ValueError, "weight is missing"),
         (True, TypeError, "weight is True"),
         (float("nan"), ValueError, "weight is nan; it must be finite"),
         (float("inf"), ValueError, "weight is inf"),

@@ -291,7 +291,7 @@ class _Loader:
         from hydra.errors import HydraException
         from hydra.types import RunMode
         from omegaconf import OmegaConf, flag_override
-        from omegaconf.errors import OmegaConfBaseException
+        from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
         try:
             config = self._impl.load_configuration(
@@ -301,6 +301,13 @@ class _Loader:
             with flag_override(config, ["struct", "readonly"], False):
                 del config["hydra"]
             plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        except InterpolationKeyError as error:
+            missing = str(error).partition("'")[2].partition("'")[0]
+            raise ConfigError(
+                f"refers to ${{{missing}}}, which none of the chosen groups gives. A task needs a robot whose file "
+                "names all parts that the task asks for",
+                str(error.full_key),
+            ) from error
         except (HydraException, OmegaConfBaseException) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise ConfigError("; ".join(lines[:3])) from error

@@ -286,3 +286,10 @@ def test_python_configuration_takes_overrides():
     assert cfg.episode_length_s == 3.0 and cfg.scene.num_envs == 9
     with pytest.raises(ConfigError, match="Did you mean 'alive'"):
         apply_overrides(cfg, ["rewards.alife.weight=2"])
+
+
+def test_a_robot_without_the_parts_that_a_task_needs():
+    with pytest.raises(
+        ConfigError, match=r"actions\.joint_pos\.clip.*\$\{robot\.target_limits\}.*names\s+all parts"
+    ):
+        compose("run_flat_ant", ["robot=quadruped"])

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from forcelab.envs import DispatchCheck
+from forcelab.configs import compose, list_tasks
+from forcelab.envs import DispatchCheck, ManagerBasedRlEnv
 from forcelab.managers import EventTermCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
 
 
@@ -105,3 +106,18 @@ def test_without_an_environment() -> None:
         torch.as_tensor([1.0])
         torch.as_tensor(x)
     assert len(check.findings) == 5
+
+
+@pytest.mark.parametrize("task", [t.name for t in list_tasks()])
+def test_no_shipped_task_waits_for_the_device(task: str) -> None:
+    """Steps, ends of episodes and partial resets of every task, taken as they are on CUDA."""
+    env = ManagerBasedRlEnv(compose(task, ["num_envs=3", "device=cpu", "seed=1", "episode_length_s=0.1"]).env)
+    env.reset()
+    actions = torch.zeros(3, env.action_manager.total_action_dim)
+    mask = torch.tensor([True, False, False])
+    with DispatchCheck(env) as check:
+        for _ in range(12):
+            env.step(actions)
+        env.reset(options={"reset_mask": mask})
+    env.close()
+    assert check.findings == []

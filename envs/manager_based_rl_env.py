@@ -31,6 +31,8 @@ from forcelab.scene.interactive_scene import InteractiveScene
 from . import spaces
 from .health import Health
 from .manager_based_rl_env_cfg import ManagerBasedRlEnvCfg
+from .outputs import Outputs
+from .step_graph import StepGraph
 
 #: Managers in the order they are made: attribute, section of the configuration, class.
 _MANAGERS: tuple[tuple[str, str, Any], ...] = (
@@ -136,10 +138,11 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
         self._defaults = self._read_defaults()
         self._initial_cfgs: list[tuple[Any, dict[str, Any]]] | None = None
         self._recorder: Any = None
+        #: How the step is captured; see :class:`StepGraph`.
+        self.step_graph = StepGraph(self, self.cfg.step_graph)
         # Again, so that a seeded reset, which does not build the scene anew, starts from the same point.
         seed_everything(self.seed)
         self._load_managers()
-        self.health = Health(self, self.cfg.nan_policy, self._looks or bool(self.cfg.validate))
         self.single_observation_space = spaces.observation_space(self.observation_manager)
         self.single_action_space = spaces.action_space(self.action_manager)
         self.observation_space = spaces.batched(self.single_observation_space, self.num_envs)
@@ -163,6 +166,38 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
                 setattr(self, attribute, cls(cfg, self))
             else:
                 manager.__init__(cfg, self)
+        self.health = Health(self, self.cfg.nan_policy, self._looks)
+        self._join_managers()
+
+    def _join_managers(self) -> None:
+        """Keep what the managers give, and what they log, in few pieces of memory."""
+        self._outputs = Outputs(self)
+        self._logged: list[RewardManager | TerminationManager | MetricsManager] = [
+            self.reward_manager,
+            self.termination_manager,
+            self.metrics_manager,
+        ]
+        counts = [manager.episode_values().shape[0] for manager in self._logged]
+        self._episode_log = torch.zeros(sum(counts), device=self.device)
+        for manager, part in zip(self._logged, self._episode_log.split(counts), strict=True):
+            manager._log = part
+        self.on_change("the managers were made anew")
+
+    def call_term(self, path: str, subject: Any, work: Any, *args: Any) -> Any:
+        """Do a term's part of the step, ``work(*args)``; all managers call their terms through this.
+
+        Args:
+            path: Key path of the term.
+            subject: The function or object of the user, or a list of them.
+            work: What to do. What it returns is a tensor or None.
+            args: Arguments of ``work``.
+        """
+        hook = self.step_graph.hook
+        return work(*args) if hook is None else hook(path, subject, work, args)
+
+    def on_change(self, reason: str) -> None:
+        """Something changed that a captured step does not follow: it is captured anew."""
+        self.step_graph.mark_dirty(reason)
 
     event_manager: EventManager
     command_manager: CommandManager
@@ -222,6 +257,7 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
         else:
             setattr(self.cfg.terminations, _LIMIT_TERM, term)
         self.termination_manager.__init__(self.cfg.terminations, self)  # type: ignore[misc]
+        self._join_managers()
 
     # -- Gymnasium
 
@@ -239,31 +275,38 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
             ValueError: The shape of the action is wrong, or a term returns a wrong shape; the message
                 names the term. Not-finite numbers, see ``cfg.nan_policy``.
         """
-        actions, terminations, rewards, health = (
-            self.action_manager,
-            self.termination_manager,
-            self.reward_manager,
-            self.health,
-        )
-        action = actions.check(action)
-        health.check_action(action)
-        actions.process_action(action)
+        self.step_graph.step(self.action_manager.check(action))
+        if self.cfg.validate and not self._looks:
+            self.health.report(self.health.flags().tolist())
+        obs, reward, terminated, truncated = self._outputs.copies()
+        return obs, reward, terminated, truncated, self.extras
+
+    def _step_work(self, action: torch.Tensor) -> None:
+        """One step; everything that it gives lies in buffers of the managers, and in :attr:`extras`."""
+        part = self.step_graph.part
+        part("actions")
+        info: dict[str, Any] = {}
+        self.extras = info
+        self.health.check_action(action)
+        self.action_manager.process_action(action)
         for _ in range(self.decimation):
-            actions.apply_action()
+            part("actions")
+            self.action_manager.apply_action()
+            part("physics and sensors")
             self.scene.step()
+        part("terminations")
         self._episode_length.add_(1)
         self.common_step_counter.add_(1)
-        bad = health.check_state()
-        terminations.compute()
-        reward = rewards.compute(self.step_dt)
-        bad_reward = health.check_reward(reward, rewards.step_values)
-        if health.policy == "reset":
+        bad = self.health.check_state()
+        ended = self.termination_manager.compute()
+        part("rewards")
+        reward = self.reward_manager.compute(self.step_dt)
+        bad_reward = self.health.check_reward(reward, self.reward_manager.step_values)
+        if self.health.policy == "reset":
             bad = self._end_non_finite(bad, bad_reward)
         self.metrics_manager.compute()
         self.command_manager.update_metrics()
-        info: dict[str, Any] = {}
-        self.extras = info
-        ended = terminations.dones
+        part("resets")
         dt: float | torch.Tensor = self.step_dt
         resets = self.worth_doing(ended)
         if resets:
@@ -274,10 +317,12 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
             dt = torch.where(ended, 0.0, self.step_dt)
         elif self.cfg.final_obs:
             self._add_no_final_obs(info)
+        part("commands")
         self.command_manager.compute(dt)
+        part("interval events")
         self.event_manager.apply("interval", dt=dt)
-        obs = self._observe()
-        return obs, reward.clone(), terminations.terminated.clone(), terminations.time_outs.clone(), info
+        part("observations")
+        self._observe()
 
     def reset(  # type: ignore[override]
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -309,7 +354,8 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
         self.extras = {}
         self._reset_envs(self.all_envs if mask is None else mask, None, all_envs=mask is None)
         self.command_manager.update_commands()
-        return self._observe(mask), self.extras
+        self._observe(mask)
+        return self.observation_manager.compute(), self.extras
 
     def _reset_mask(self, options: dict[str, Any] | None) -> torch.Tensor | None:
         for key in options or {}:
@@ -348,15 +394,14 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
         if self._recorder is not None:
             self._recorder.close()
             self._recorder = None
+        self.step_graph.close()
         self.scene.close()
 
     # -- parts of a step
 
-    def _observe(self, env_mask: torch.Tensor | None = None) -> dict[str, Observation]:
-        obs = self.observation_manager.compute(update_history=True, env_mask=env_mask)
-        if self.health.check_observations():
-            obs = self.observation_manager.compute()
-        return obs
+    def _observe(self, env_mask: torch.Tensor | None = None) -> None:
+        self.observation_manager.update(env_mask)
+        self.health.check_observations()
 
     def _end_non_finite(
         self, bad_state: torch.Tensor | None, bad_reward: torch.Tensor | None
@@ -403,13 +448,10 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
             ended = ended & ~bad
         self._num_ended.add_(ended.sum())
         self.curriculum_manager.compute(mask)
-        for logged in (
-            self.reward_manager,
-            self.termination_manager,
-            self.metrics_manager,
-            self.command_manager,
-        ):
-            logged.accumulate(ended)
+        sources = [manager.episode_values().float() for manager in self._logged]
+        self._episode_log.add_(torch.where(ended, torch.cat(sources), 0.0).sum(dim=1))
+        self.termination_manager.remember(ended)
+        self.command_manager.accumulate(ended)
         self.scene.reset(chosen)
         self.event_manager.apply("reset", mask)
         self.observation_manager.reset(chosen)
@@ -431,7 +473,10 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
             for _, entry in collection_items(getattr(self.cfg, section)):
                 found += [t for _, t in collection_items(entry)] if section == "observations" else [entry]
         memo: dict[int, Any] = {}
-        return [(cfg, copy.deepcopy(vars(cfg), memo)) for cfg in found]
+        return [
+            (cfg, {n: copy.deepcopy(v, memo) for n, v in vars(cfg).items() if n != "_on_assign"})
+            for cfg in found
+        ]
 
     @torch.inference_mode(False)
     def _start_anew(self, seed: int) -> None:
@@ -446,7 +491,6 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
                 object.__setattr__(cfg, name, value)
         seed_everything(self.seed)
         self._load_managers()
-        self.health = Health(self, self.cfg.nan_policy, self.health.at_once)
         self._num_ended.zero_()
         self.scene.reset()
         self.event_manager.apply("startup")
@@ -485,7 +529,7 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
             RuntimeError: A contact capacity was exceeded and ``physics.on_overflow`` is ``"raise"``.
         """
         parts = [
-            part
+            (*part, manager.log_scale)
             for manager in (
                 self.reward_manager,
                 self.termination_manager,
@@ -496,16 +540,16 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
             for part in manager.log_parts()
         ]
         head = [self.health.flags(), self._num_ended.view(1), self.health.num_resets.view(1)]
-        numbers = torch.cat([*head, *(values.float() for _, values, _ in parts)]).tolist()
+        numbers = torch.cat([*head, *(values.float() for _, values, *_ in parts)]).tolist()
         flags, (ended, resets), rest = numbers[:4], numbers[4:6], iter(numbers[6:])
         logs: dict[str, float] = {}
-        for keys, values, is_sum in parts:
+        for keys, values, is_sum, scale in parts:
             for key in keys:
                 value = next(rest)
                 if not is_sum:
                     logs[key] = value
                 elif ended:
-                    logs[key] = value / ended
+                    logs[key] = scale * value / ended
             if is_sum:
                 values.zero_()
         if self.health.policy == "reset":

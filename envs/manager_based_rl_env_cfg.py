@@ -16,6 +16,7 @@ from forcelab.physics.newton_cfg import NewtonCfg
 from forcelab.physics.physics_cfg import PhysicsCfg
 from forcelab.scene.collection_cfg import CollectionCfg
 
+MODES = ("auto", "required", "off")
 NAN_POLICIES = ("raise", "reset", "flag")
 
 
@@ -42,6 +43,9 @@ class ManagerBasedRlEnvCfg:
         observations: Observation groups by name.
         actions, commands: Action and command terms by name.
         rewards, terminations, events, curriculum, metrics: Terms by name.
+        step_graph: Whether a step on CUDA is captured as a graph. ``"auto"``: as far as its terms allow; those
+            that cannot be captured run by themselves, with one warning. ``"required"``: such a term is an
+            error, also on the CPU, where only physics is captured. ``"off"``: physics alone.
         validate: Read checks from the device at once on CUDA as well (slow; the CPU always does).
         final_obs: Give the observations at the end of episodes in ``info["final_obs"]``.
         nan_policy: What happens when state, rewards or observations of an environment are not finite.
@@ -64,6 +68,7 @@ class ManagerBasedRlEnvCfg:
     events: CollectionCfg = field(default_factory=CollectionCfg)
     curriculum: CollectionCfg = field(default_factory=CollectionCfg)
     metrics: CollectionCfg = field(default_factory=CollectionCfg)
+    step_graph: Literal["auto", "required", "off"] = "auto"
     validate: bool = False
     final_obs: bool = False
     nan_policy: Literal["raise", "reset", "flag"] = "raise"
@@ -125,6 +130,8 @@ class ManagerBasedRlEnvCfg:
             checks.whole(self.seed, "seed")
         checks.flag(self.validate, "validate")
         checks.flag(self.final_obs, "final_obs")
+        if self.step_graph not in MODES:
+            raise ValueError(f"step_graph is {self.step_graph!r}.{near(str(self.step_graph), MODES)}")
         if self.nan_policy not in NAN_POLICIES:
             raise ValueError(f"nan_policy is {self.nan_policy!r}.{near(str(self.nan_policy), NAN_POLICIES)}")
 

@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from rsl_rl.runners import OnPolicyRunner
 
+from forcelab.envs.env_state import load_env_state, load_settings, read_env_state, read_settings
 from forcelab.physics.errors import near
 
 from . import checkpoint as ckpt
 from .agent_cfg import AgentCfg
 from .device_logger import DeviceLogger
 from .distributed import Ranks, join
-from .env_state import load_env_state, load_settings, read_env_state, read_settings
 from .layout import policy_layout
 from .vec_env import RslRlVecEnv
 

@@ -72,14 +72,17 @@ class ActionManager(ManagerBase):
                 raise TypeError(f"{path}.class_type makes a {type(term).__name__}; it must be an ActionTerm.")
             self._actions[name] = term
         shape = (self.num_envs, self.total_action_dim)
-        self._action = torch.zeros(shape, device=self.device)
-        self._prev_action = torch.zeros_like(self._action)
-        self._parts: list[tuple[ActionTerm, slice]] = []
+        # The last two actions in one piece of memory, so that one operation resets both.
+        self._both = torch.zeros((2, *shape), device=self.device)
+        self._action, self._prev_action = self._both.unbind(0)
+        #: Key path, term, its columns of the action.
+        self._parts: list[tuple[str, ActionTerm, slice, torch.Tensor]] = []
         start = 0
-        for term in self._actions.values():
-            self._parts.append((term, slice(start, start + term.action_dim)))
+        for name, term in self._actions.items():
+            columns = slice(start, start + term.action_dim)
+            self._parts.append((f"{self.section}.{name}", term, columns, self._action[:, columns]))
             start += term.action_dim
-        self._reset_calls = [(t, takes(t.reset)) for t in self._actions.values()]
+        self._reset_calls = [(path, term, takes(term.reset)) for (path, term, *_) in self._parts]
 
     @property
     def active_terms(self) -> list[str]:
@@ -120,7 +123,7 @@ class ActionManager(ManagerBase):
 
     def term_of_column(self, column: int) -> tuple[str, int]:
         """Name of the term that owns a column of the action, and the column within it."""
-        for name, (_, part) in zip(self._actions, self._parts, strict=True):
+        for name, (*_, part, _) in zip(self._actions, self._parts, strict=True):
             if column < part.stop:
                 return name, column - part.start
         raise IndexError(f"The action has {self.total_action_dim} columns, not {column + 1}.")
@@ -156,22 +159,21 @@ class ActionManager(ManagerBase):
         action = self.check(action)
         self._prev_action.copy_(self._action)
         self._action.copy_(action)
-        for term, part in self._parts:
-            term.process_actions(self._action[:, part])
+        for path, term, _, values in self._parts:
+            self._call(path, term, term.process_actions, values)
 
     def apply_action(self) -> None:
         """Write all terms' commands, at every physics step."""
-        for term, _ in self._parts:
-            term.apply_actions()
+        for path, term, _, _ in self._parts:
+            self._call(path, term, term.apply_actions)
 
     def reset(self, env_mask: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
-        for buffer in (self._action, self._prev_action):
-            if env_mask is None:
-                buffer.zero_()
-            else:
-                buffer.masked_fill_(env_mask[:, None], 0.0)
-        for term, selector in self._reset_calls:
-            call_reset(term, selector, env_mask)
+        if env_mask is None:
+            self._both.zero_()
+        else:
+            self._both.masked_fill_(env_mask[:, None], 0.0)
+        for path, term, selector in self._reset_calls:
+            self._call(path, term, call_reset, term, selector, env_mask)
         return {}
 
     def get_active_iterable_terms(self, env_idx: int) -> Iterator[tuple[str, list[float]]]:

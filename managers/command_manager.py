@@ -126,7 +126,8 @@ class CommandManager(ManagerBase):
             if not isinstance(term, CommandTerm):
                 raise TypeError(f"{path}.class_type makes a {type(term).__name__}; it must be a CommandTerm.")
             self._commands[name] = term
-        self._reset_calls = [(t, takes(t.reset)) for t in self._commands.values()]
+        self._paths = {f"{self.section}.{name}": term for name, term in self._commands.items()}
+        self._reset_calls = [(path, t, takes(t.reset)) for path, t in self._paths.items()]
         self._log = {
             f"Metrics/{name}/{key}": torch.zeros((), device=self.device)
             for name, term in self._commands.items()
@@ -156,13 +157,13 @@ class CommandManager(ManagerBase):
 
     def compute(self, dt: float | torch.Tensor) -> None:
         """Let ``dt`` s pass: a number, or (E,) with 0 for environments whose episode has just begun."""
-        for term in self._commands.values():
-            term.compute(dt)
+        for path, term in self._paths.items():
+            self._call(path, term, term.compute, dt)
 
     def update_metrics(self) -> None:
         """Update the metrics of all terms, once per environment step."""
-        for term in self._commands.values():
-            term._update_metrics()
+        for path, term in self._paths.items():
+            self._call(path, term, term._update_metrics)
 
     def update_commands(self) -> None:
         """Derive all commands from the state again, without letting time pass."""
@@ -183,8 +184,8 @@ class CommandManager(ManagerBase):
 
     def begin_episode(self, env_mask: torch.Tensor) -> None:
         """Reset the terms in the chosen environments, without log values."""
-        for term, selector in self._reset_calls:
-            call_reset(term, selector, env_mask)
+        for path, term, selector in self._reset_calls:
+            self._call(path, term, call_reset, term, selector, env_mask)
 
     def reset(self, env_mask: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
         means = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .manager_base import ManagerBase
+from .manager_base import ManagerBase, Term
 from .manager_term_cfg import CurriculumTermCfg
 
 
@@ -25,6 +25,8 @@ class CurriculumManager(ManagerBase):
     def _prepare(self) -> None:
         super()._prepare()
         self._state: dict[str, torch.Tensor] = {}
+        #: Key paths of terms that returned Python numbers, which a captured step would not follow.
+        self.gave_numbers: set[str] = set()
 
     def compute(self, env_mask: torch.Tensor | None = None) -> None:
         """Call the terms for the environments that are about to be reset."""
@@ -32,12 +34,15 @@ class CurriculumManager(ManagerBase):
             return
         mask = self._env.all_envs if env_mask is None else env_mask
         for name, term in self._terms.items():
-            value = term.call_masked(self._env, mask)
-            if isinstance(value, dict):
-                for key, item in value.items():
-                    self._store(term.path, f"Curriculum/{name}/{key}", item)
-            elif value is not None:
-                self._store(term.path, f"Curriculum/{name}", value)
+            self._call(term.path, term.func, self._compute_term, name, term, mask)
+
+    def _compute_term(self, name: str, term: Term, mask: torch.Tensor) -> None:
+        value = term.call_masked(self._env, mask)
+        if isinstance(value, dict):
+            for key, item in value.items():
+                self._store(term.path, f"Curriculum/{name}/{key}", item)
+        elif value is not None:
+            self._store(term.path, f"Curriculum/{name}", value)
 
     def _store(self, path: str, key: str, value: Any) -> None:
         slot = self._state.get(key)
@@ -48,6 +53,7 @@ class CurriculumManager(ManagerBase):
         if isinstance(value, torch.Tensor):
             slot.copy_(value if value.dim() == 0 else value.float().mean())
         elif isinstance(value, (int, float)):
+            self.gave_numbers.add(path)
             slot.fill_(value)
         else:
             raise TypeError(

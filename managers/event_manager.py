@@ -51,6 +51,7 @@ class EventManager(ManagerBase):
         #: Bounds of the intervals, (T, 2) s.
         self._local_range = self._ranges(self._local)
         self._global_range = self._ranges(self._global)
+        self._adopt_ranges()
         #: Time left until the next call, s: (T, E) for terms with a timer per environment, (T, 1) for the others.
         self.time_left = torch.zeros((len(self._local), self.num_envs), device=self.device)
         self.global_time_left = torch.zeros((len(self._global), 1), device=self.device)
@@ -77,6 +78,12 @@ class EventManager(ManagerBase):
     def _ranges(self, terms: list[Term]) -> torch.Tensor:
         rows = [[float(x) for x in t.cfg.interval_range_s] for t in terms]
         return torch.tensor(rows, dtype=torch.float32, device=self.device).view(-1, 2)
+
+    def _adopt_ranges(self) -> None:
+        """Make the terms' ``interval_range_s`` views of the bounds, so that assigning to them takes effect."""
+        for terms, bounds in ((self._local, self._local_range), (self._global, self._global_range)):
+            for term, row in zip(terms, bounds.unbind(0), strict=True):
+                object.__setattr__(term.cfg, "interval_range_s", row)
 
     def _draw(self, bounds: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         low, high = bounds[:, :1], bounds[:, 1:]
@@ -108,11 +115,14 @@ class EventManager(ManagerBase):
         if cfg.mode == "interval":
             self._check_interval(name, cfg)
         super().set_term_cfg(name, cfg)
-        new = self._terms[name]
-        for terms in (*self._by_mode.values(), self._local, self._global):
-            terms[:] = [new if t is old else t for t in terms]
+        self._rebuild()
         self._local_range.copy_(self._ranges(self._local))
         self._global_range.copy_(self._ranges(self._global))
+        self._adopt_ranges()
+
+    def _rebuild(self) -> None:
+        for terms in (*self._by_mode.values(), self._local, self._global):
+            terms[:] = [self._terms[t.name] for t in terms]
 
     def apply(
         self, mode: str, env_mask: torch.Tensor | None = None, dt: float | torch.Tensor | None = None
@@ -138,13 +148,13 @@ class EventManager(ManagerBase):
         for term in terms:
             last = self._last_run.get(term.name) if mode == "reset" else None
             if last is None:
-                term.call_masked(self._env, mask)
+                self._call(term.path, term.func, term.call_masked, self._env, mask)
                 continue
             has_run, now = self._has_run[term.name], self._env.common_step_counter
             due = mask & (((now - last) >= term.cfg.min_step_count_between_reset) | ~has_run)
             last.copy_(torch.where(due, now, last))
             has_run.logical_or_(due)
-            term.call_masked(self._env, due)
+            self._call(term.path, term.func, term.call_masked, self._env, due)
 
     def _apply_interval(self, dt: float | torch.Tensor) -> None:
         env = self._env
@@ -169,7 +179,7 @@ class EventManager(ManagerBase):
         env = self._env
         for term, row in zip(terms, due.unbind(0), strict=True):
             if env.worth_doing(row):
-                term.call_masked(env, row)
+                self._call(term.path, term.func, term.call_masked, env, row)
 
     def reset(self, env_mask: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
         """Draw new intervals for the chosen environments and reset class terms."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import torch
 
 from forcelab.physics.errors import near
 
+from . import live_ranges
 from .manager_term_cfg import ManagerTermBaseCfg, TermParams, collection_items
 from .resolve import load
 from .scene_entity_cfg import SceneEntityCfg
@@ -95,6 +97,17 @@ def make(cls: Any, path: str, cfg: Any, env: Env) -> Any:
         raise
 
 
+def _same(old: Any, new: Any) -> bool:
+    """Whether two plain values are equal, so that nothing has changed."""
+    plain = (bool, int, float, str, tuple, list, type(None))
+    if not (isinstance(old, plain) and type(old) is type(new)):
+        return False
+    try:
+        return bool(old == new)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
 @dataclass
 class Term:
     """A term in a running environment.
@@ -143,6 +156,15 @@ class Term:
             raise
 
 
+def call_plainly(path: str, subject: Any, work: Callable[..., Any], *args: Any) -> Any:
+    """What ``env.call_term`` does where nothing is captured: ``work(*args)``."""
+    return work(*args)
+
+
+def _ignore(reason: str) -> None:
+    pass
+
+
 def call_reset(instance: Any, selector: str | None, env_mask: torch.Tensor | None) -> Any:
     """Call ``instance.reset`` with a mask, or with indices when its parameter is named ``env_ids``."""
     if selector == "env_ids":
@@ -174,6 +196,10 @@ class ManagerBase:
         self._env = env
         self.num_envs: int = env.num_envs
         self.device: torch.device = env.device
+        # Everything of a term that a step runs goes through this, so that the step graph can tell terms apart.
+        self._call: Callable[..., Any] = getattr(env, "call_term", call_plainly)
+        #: To be told of what a captured step cannot follow by itself.
+        self._changed: Callable[[str], None] = getattr(env, "on_change", _ignore)
         self._terms: dict[str, Term] = {}
         self._prepare()
 
@@ -200,6 +226,11 @@ class ManagerBase:
         """
         return []
 
+    @property
+    def log_scale(self) -> float:
+        """What the sums of :meth:`log_parts` are multiplied by when they are read."""
+        return 1.0
+
     def clear_logs(self) -> None:
         """Begin the next period of :meth:`log_parts`."""
         for _, values, is_sum in self.log_parts():
@@ -221,6 +252,7 @@ class ManagerBase:
         old = self._lookup(name)
         if cfg is not old.cfg:
             self._terms[name] = self._make_term(name, cfg, old.path)
+            self._changed(f"{old.path} was replaced")
 
     def _lookup(self, name: str) -> Term:
         try:
@@ -243,16 +275,16 @@ class ManagerBase:
         self._check_signature(func, params, path)
         for key, value in params.items():
             self._resolve_entities(value, f"{path}.params.{key}")
-        names = set(self._accepted(func)[0])
-        open_ended = self._accepted(func)[2]
-
-        def on_set(key: str, value: Any) -> None:
-            if not open_ended and key not in names:
-                raise ValueError(f"{path}.params has an unknown key {key!r}.{near(key, names)}")
-            self._resolve_entities(value, f"{path}.params.{key}")
-
-        params.on_set = on_set
+        kinds = live_ranges.range_kinds(func.__call__ if is_class else func)
+        for key in kinds.keys() & params.keys():
+            what = f"{path}.params.{key}"
+            adopted = live_ranges.adopt(
+                params[key], kinds[key], what, self.device, self._ordered(func, params)
+            )
+            dict.__setitem__(params, key, adopted)
+        params.on_set = self._watch(path, func, params, kinds)
         object.__setattr__(cfg, "params", params)
+        object.__setattr__(cfg, "_on_assign", functools.partial(self._on_assign, name, cfg))
         instance: Any = make(func, f"{path}.func", cfg, self._env) if is_class else None
         called: Any = instance if is_class else func
         return Term(
@@ -265,6 +297,53 @@ class ManagerBase:
             instance=instance if is_class and hasattr(instance, "reset") else None,
             reset_selector=takes(instance.reset) if is_class and hasattr(instance, "reset") else None,
         )
+
+    @staticmethod
+    def _ordered(func: Any, params: Mapping[str, Any]) -> bool:
+        """Whether ranges of a term are (lower, upper) rather than (mean, standard deviation)."""
+        function = func.__call__ if inspect.isclass(func) else func
+        default = inspect.signature(function).parameters.get("distribution")
+        return params.get("distribution", default.default if default is not None else None) != "gaussian"
+
+    def _watch(
+        self, path: str, func: Any, params: TermParams, kinds: Mapping[str, str]
+    ) -> Callable[[str, Any], bool]:
+        """What is to happen when something is assigned to ``params``."""
+        accepted, _, open_ended = self._accepted(func)
+
+        def on_set(key: str, value: Any) -> bool:
+            what = f"{path}.params.{key}"
+            if not open_ended and key not in accepted:
+                raise ValueError(f"{path}.params has an unknown key {key!r}.{near(key, accepted)}")
+            old = params.get(key)
+            if key in kinds and value is not None:
+                ordered = self._ordered(func, params)
+                if old is not None:
+                    live_ranges.write(old, value, what, ordered)
+                    return True
+                value = live_ranges.adopt(value, kinds[key], what, self.device, ordered)
+                dict.__setitem__(params, key, value)
+                self._changed(f"{what} was set")
+                return True
+            if value is old:
+                return False
+            self._resolve_entities(value, what)
+            if not _same(old, value):
+                self._changed(f"{what} changed")
+            return False
+
+        return on_set
+
+    def _on_assign(self, name: str, cfg: Any, field: str) -> None:
+        """A field of a term's configuration was assigned; another function takes effect with the next step."""
+        term = self._terms.get(name)
+        if field == "func" and term is not None and term.cfg is cfg:
+            self._terms[name] = self._make_term(name, cfg, term.path)
+            self._rebuild()
+        self._changed(f"{self.section}.{name}.{field} changed")
+
+    def _rebuild(self) -> None:
+        """Take up a term that was exchanged, in lists made of the terms."""
 
     def _accepted(self, func: Any) -> tuple[list[str], list[str], bool]:
         """Keyword parameters of a term: (all, those without default, accepts any)."""
@@ -350,7 +429,7 @@ class ManagerBase:
     def _reset_terms(self, env_mask: torch.Tensor | None) -> None:
         for term in self._terms.values():
             if term.instance is not None:
-                term.reset(env_mask)
+                self._call(term.path, term.instance, term.reset, env_mask)
 
     def _check_rows(self, term: Term, value: Any) -> None:
         """Raise unless ``value`` is a tensor of shape (E,)."""

@@ -20,12 +20,12 @@ class TermParams(dict[str, Any]):
     ``term_cfg.params["asset_cfg"] = SceneEntityCfg("robot", joint_names="hip")`` takes effect.
     """
 
-    on_set: Callable[[str, Any], None] | None = None
+    #: Told of a new value before it is stored; True: it has been taken over, nothing is to be stored.
+    on_set: Callable[[str, Any], bool] | None = None
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if self.on_set is not None:
-            self.on_set(key, value)
-        super().__setitem__(key, value)
+        if self.on_set is None or not self.on_set(key, value):
+            super().__setitem__(key, value)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         for key, value in dict(*args, **kwargs).items():
@@ -58,6 +58,8 @@ class LiveCfg:
     """
 
     _live: ClassVar[frozenset[str]] = frozenset()
+    #: Set by the manager that uses this object: called with the name of a field that was assigned.
+    _on_assign: Callable[[str], None] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = self.__dict__.get(name)
@@ -70,6 +72,16 @@ class LiveCfg:
             old.update(new)
         else:
             object.__setattr__(self, name, value)
+            if self._on_assign is not None and value is not old:
+                try:
+                    self._on_assign(name)
+                except Exception:
+                    object.__setattr__(self, name, old)
+                    raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy belongs to no manager yet.
+        return {name: value for name, value in self.__dict__.items() if name != "_on_assign"}
 
 
 def write_live(tensor: Any, value: Any, what: str) -> None:
@@ -204,10 +216,25 @@ class EventTermCfg(ManagerTermBaseCfg):
             environment steps ago are left out.
     """
 
+    _live: ClassVar[frozenset[str]] = frozenset({"interval_range_s"})
+
     mode: str | None = None
     interval_range_s: tuple[float, float] | None = None
     is_global_time: bool = False
     min_step_count_between_reset: int = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "interval_range_s" and hasattr(self.__dict__.get(name), "copy_"):
+            try:
+                low, high = (float(x) for x in value)
+            except (TypeError, ValueError):
+                low, high = 0.0, 0.0
+            if not 0.0 < low <= high:
+                raise ValueError(
+                    f"{type(self).__name__}.interval_range_s is {value!r}; it must be (lower, upper) in s, both "
+                    "positive, lower not above upper."
+                )
+        super().__setattr__(name, value)
 
 
 @dataclass

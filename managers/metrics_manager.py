@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from .manager_base import ManagerBase
+from .manager_base import ManagerBase, Term
 from .manager_term_cfg import MetricsTermCfg
 
 
@@ -22,7 +22,6 @@ class MetricsManager(ManagerBase):
         super()._prepare()
         count = len(self._terms)
         self._values = torch.zeros((count, self.num_envs), device=self.device)
-        self._rows = list(self._values.unbind(0))
         self._sums = torch.zeros_like(self._values)
         self._steps = torch.zeros(self.num_envs, device=self.device)
         self._log = torch.zeros(count, device=self.device)
@@ -32,27 +31,28 @@ class MetricsManager(ManagerBase):
         """Evaluate the terms, once per environment step."""
         if not self._terms:
             return
-        shape = (self.num_envs,)
-        for term, row in zip(self._terms.values(), self._rows, strict=True):
-            value = term.call(self._env)
-            if type(value) is not torch.Tensor or value.shape != shape:
-                self._check_rows(term, value)
-            row.copy_(value)
+        call, value_of = self._call, self._value
+        torch.stack([call(t.path, t.func, value_of, t) for t in self._terms.values()], out=self._values)
         self._sums.add_(self._values)
         self._steps.add_(1.0)
+
+    def _value(self, term: Term) -> torch.Tensor:
+        value = term.call(self._env)
+        if type(value) is not torch.Tensor or value.shape != self._steps.shape:
+            self._check_rows(term, value)
+        return value if value.dtype is torch.float32 else value.float()
 
     @property
     def values(self) -> dict[str, torch.Tensor]:
         """Values of the last step by term, (E,) each; those of an episode's last step are from before its reset."""
-        return dict(zip(self._terms, self._rows, strict=True))
+        return dict(zip(self._terms, self._values.unbind(0), strict=True))
 
     def _averages(self) -> torch.Tensor:
         return self._sums / self._steps.clamp(min=1.0)
 
-    def accumulate(self, env_mask: torch.Tensor) -> None:
-        """Add the episode averages of the chosen environments to the log."""
-        if self._terms:
-            self._log.add_(torch.where(env_mask, self._averages(), 0.0).sum(dim=1))
+    def episode_values(self) -> torch.Tensor:
+        """(T, E) what is logged of episodes that end: averages over the episode."""
+        return self._averages()
 
     def reset(self, env_mask: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
         mask = self._env.all_envs if env_mask is None else env_mask

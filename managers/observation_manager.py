@@ -43,7 +43,13 @@ class _Pipeline:
     #: Objects with a state per environment: (object, reset selector).
     stateful: list[tuple[Any, str | None]] = field(default_factory=list)
 
+    @property
+    def subject(self) -> list[Any]:
+        """The user's part of it: what may keep something between two calls."""
+        return [self.term.func, *(function for function, _ in self.modifiers), self.noise]
+
     def run(self, env: Env, env_mask: torch.Tensor | None) -> torch.Tensor:
+        """The processed value; it may be memory that somebody else owns."""
         term = self.term
         value = term.call(env)
         if (
@@ -428,46 +434,61 @@ class ObservationManager(ManagerBase):
     def _compute_group(
         self, group: _Group, update_history: bool, env_mask: torch.Tensor | None
     ) -> Observation:
-        if not group.evaluated or (update_history and env_mask is None):
-            value = self._store(group, self._evaluate(group, None))
-            group.evaluated = True
-        elif env_mask is None or not update_history:
-            value = group.value
-        else:
-            owners = [owner for pipe in group.terms.values() for owner, _ in pipe.stateful]
-            kept = _KeptRows(owners, self.num_envs, env_mask)
-            new, old = self._evaluate(group, env_mask), group.value
-            kept.restore()
-            if isinstance(new, dict):
-                assert isinstance(old, dict)
-                new = {name: _merge(env_mask, value, old[name]) for name, value in new.items()}
-            else:
-                assert isinstance(old, torch.Tensor)
-                new = _merge(env_mask, new, old)
-            value = self._store(group, new)
+        if update_history or not group.evaluated:
+            self._update_group(group, env_mask if update_history else None)
+        value = group.value
         return {n: v.clone() for n, v in value.items()} if isinstance(value, dict) else value.clone()
 
-    @staticmethod
-    def _store(group: _Group, new: Observation) -> Observation:
-        if isinstance(new, dict):
-            assert isinstance(group.value, dict)
-            for name, value in new.items():
-                group.value[name].copy_(value)
-        else:
-            assert isinstance(group.value, torch.Tensor)
-            group.value.copy_(new)
-        return group.value
+    def update(self, env_mask: torch.Tensor | None = None) -> None:
+        """Evaluate the terms: a new step, or (with ``env_mask``) in these environments only."""
+        for group in self._groups.values():
+            self._update_group(group, env_mask)
 
-    def _evaluate(self, group: _Group, env_mask: torch.Tensor | None) -> Observation:
-        """Run the terms; the result shares no memory with them."""
-        env = self._env
-        if group.concatenate:
-            return torch.cat([pipe.run(env, env_mask) for pipe in group.terms.values()], dim=group.dim)
-        return {name: pipe.run(env, env_mask).clone() for name, pipe in group.terms.items()}
+    def _update_group(self, group: _Group, env_mask: torch.Tensor | None) -> None:
+        if env_mask is None or not group.evaluated:
+            parts = self._evaluate(group, None)
+            if isinstance(group.value, dict):
+                for name, value in parts.items():
+                    group.value[name].copy_(value)
+            else:
+                torch.cat(list(parts.values()), dim=group.dim, out=group.value)
+            group.evaluated = True
+            return
+        owners = [owner for pipe in group.terms.values() for owner, _ in pipe.stateful]
+        kept = _KeptRows(owners, self.num_envs, env_mask)
+        parts = self._evaluate(group, env_mask)
+        kept.restore()
+        if isinstance(group.value, dict):
+            for name, value in parts.items():
+                group.value[name].copy_(_merge(env_mask, value, group.value[name]))
+        else:
+            new = torch.cat(list(parts.values()), dim=group.dim)
+            group.value.copy_(_merge(env_mask, new, group.value))
+
+    def _evaluate(self, group: _Group, env_mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """Run the terms; the results may share memory with them."""
+        env, call = self._env, self._call
+        return {
+            name: call(pipe.term.path, pipe.subject, pipe.run, env, env_mask)
+            for name, pipe in group.terms.items()
+        }
 
     def values(self) -> dict[str, Observation]:
         """The values of the present step themselves, not copies: read only."""
         return {name: g.value for name, g in self._groups.items()}
+
+    def move(self, group: str, places: dict[str | None, torch.Tensor]) -> None:
+        """Keep a group's values elsewhere: by term, or under None for a concatenated group."""
+        found = self._groups[group]
+        for name, place in places.items():
+            if name is None:
+                assert isinstance(found.value, torch.Tensor)
+                place.copy_(found.value)
+                found.value = place
+            else:
+                assert isinstance(found.value, dict)
+                place.copy_(found.value[name])
+                found.value[name] = place
 
     def replace_values(self, env_mask: torch.Tensor, fill: float) -> None:
         """Put ``fill`` in place of the present values of the chosen environments."""
@@ -504,5 +525,5 @@ class ObservationManager(ManagerBase):
         for group in self._groups.values():
             for pipe in group.terms.values():
                 if pipe.stateful or pipe.delay is not None or pipe.history is not None:
-                    self._reset_pipeline(pipe, env_mask)
+                    self._call(pipe.term.path, pipe.subject, self._reset_pipeline, pipe, env_mask)
         return {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .manager_base import ManagerBase
+from .manager_base import ManagerBase, Term
 from .manager_term_cfg import RewardTermCfg
 
 
@@ -30,14 +30,12 @@ class RewardManager(ManagerBase):
         for i, term in enumerate(self._terms.values()):
             self._adopt_weight(i, term.cfg)
         self._values = torch.zeros((count, self.num_envs), device=self.device)
-        self._rows = list(self._values.unbind(0))
         self._weighted = torch.zeros_like(self._values)
         #: (T, E) sums over the running episodes.
         self.episode_sums_buf = torch.zeros_like(self._values)
         self._total = torch.zeros(self.num_envs, device=self.device)
         self._log = torch.zeros(count, device=self.device)
         self._keys = [f"Episode_Reward/{name}" for name in self._terms]
-        self._calls = list(zip(self._terms.values(), self._rows, strict=True))
 
     def _adopt_weight(self, index: int, cfg: RewardTermCfg) -> None:
         view, what = self.weights[index], f"{self.section}.{list(self._terms)[index]}.weight"
@@ -70,20 +68,28 @@ class RewardManager(ManagerBase):
             return
         super().set_term_cfg(name, cfg)
         self._adopt_weight(list(self._terms).index(name), cfg)
-        self._calls = list(zip(self._terms.values(), self._rows, strict=True))
 
     def compute(self, dt: float) -> torch.Tensor:
         """Evaluate the terms; return the reward (E,) of a step of ``dt`` s, which the next call overwrites."""
-        env = self._env
-        shape = (self.num_envs,)
-        for term, row in self._calls:
-            value = term.call(env)
-            if type(value) is not torch.Tensor or value.shape != shape:
-                self._check_rows(term, value)
-            row.copy_(value)
+        if not self._terms:
+            return self._total
+        call, value_of = self._call, self._value
+        values = [call(term.path, term.func, value_of, term) for term in self._terms.values()]
+        torch.stack(values, out=self._values)
         torch.mul(self._values, (self.weights * dt).unsqueeze(1), out=self._weighted)
         self.episode_sums_buf.add_(self._weighted)
         return torch.sum(self._weighted, dim=0, out=self._total)
+
+    def _value(self, term: Term) -> torch.Tensor:
+        value = term.call(self._env)
+        if type(value) is not torch.Tensor or value.shape != self._total.shape:
+            self._check_rows(term, value)
+        return value if value.dtype is torch.float32 else value.float()
+
+    def move(self, total: torch.Tensor) -> None:
+        """Keep the reward (E,) in ``total``."""
+        total.copy_(self._total)
+        self._total = total
 
     def discard(self, env_mask: torch.Tensor) -> None:
         """Take the last step's values of the chosen environments out of the sums and set them to 0."""
@@ -91,11 +97,13 @@ class RewardManager(ManagerBase):
         self._weighted.masked_fill_(env_mask, 0.0)
         self._total.masked_fill_(env_mask, 0.0)
 
-    def accumulate(self, env_mask: torch.Tensor) -> None:
-        """Add the episode sums of the chosen environments to the log."""
-        if self._terms:
-            ended = torch.where(env_mask, self.episode_sums_buf, 0.0).sum(dim=1)
-            self._log.add_(ended / self._env.max_episode_length_s)
+    def episode_values(self) -> torch.Tensor:
+        """(T, E) what is logged of episodes that end: sums over the episode."""
+        return self.episode_sums_buf
+
+    @property
+    def log_scale(self) -> float:
+        return 1.0 / self._env.max_episode_length_s
 
     def reset(self, env_mask: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
         means = self._episode_means(env_mask)

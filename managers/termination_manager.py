@@ -29,8 +29,7 @@ class TerminationManager(ManagerBase):
         self._num_time_outs = sum(bool(t.cfg.time_out) for t in ordered)
         count = len(ordered)
         self._dones = torch.zeros((count, self.num_envs), dtype=torch.bool, device=self.device)
-        self._rows = list(self._dones.unbind(0))
-        self._calls: list[tuple[Term, torch.Tensor]] = list(zip(ordered, self._rows, strict=True))
+        self._ordered_terms = [t.name for t in ordered]
         self._last_episode = torch.zeros_like(self._dones)
         self._log = torch.zeros(count, device=self.device)
         self._keys = [f"Episode_Termination/{t.name}" for t in ordered]
@@ -54,20 +53,30 @@ class TerminationManager(ManagerBase):
 
     def compute(self) -> torch.Tensor:
         """Evaluate the terms; return :attr:`dones`, which the next call overwrites."""
-        env = self._env
-        shape = (self.num_envs,)
-        for term, row in self._calls:
-            value = term.call(env)
-            if type(value) is not torch.Tensor or value.shape != shape:
-                self._check_rows(term, value)
-            if value.dtype is not torch.bool:
-                raise TypeError(f"{term.path} returned {value.dtype}; a termination must return bool.")
-            row.copy_(value)
+        if not self._terms:
+            return self._ended
+        call, value_of, terms = self._call, self._value, self._terms
+        values = [call(terms[n].path, terms[n].func, value_of, terms[n]) for n in self._ordered_terms]
+        torch.stack(values, out=self._dones)
         k = self._num_time_outs
         torch.any(self._dones[:k], dim=0, out=self._time_outs)
         torch.any(self._dones[k:], dim=0, out=self._terminated)
         torch.logical_or(self._time_outs, self._terminated, out=self._ended)
         return self._ended
+
+    def _value(self, term: Term) -> torch.Tensor:
+        value = term.call(self._env)
+        if type(value) is not torch.Tensor or value.shape != self._ended.shape:
+            self._check_rows(term, value)
+        if value.dtype is not torch.bool:
+            raise TypeError(f"{term.path} returned {value.dtype}; a termination must return bool.")
+        return value
+
+    def move(self, terminated: torch.Tensor, time_outs: torch.Tensor) -> None:
+        """Keep :attr:`terminated` and :attr:`time_outs` in these."""
+        terminated.copy_(self._terminated)
+        time_outs.copy_(self._time_outs)
+        self._terminated, self._time_outs = terminated, time_outs
 
     def terminate(self, env_mask: torch.Tensor) -> None:
         """End the episodes of the chosen environments in this step, for a reason outside the terms."""
@@ -77,7 +86,7 @@ class TerminationManager(ManagerBase):
     def get_term(self, name: str) -> torch.Tensor:
         """(E,) bool: the value of a term in the last step (a view)."""
         self._lookup(name)
-        return self._rows[self._row_of[name]]
+        return self._dones[self._row_of[name]]
 
     def get_last_episode(self, name: str) -> torch.Tensor:
         """(E,) bool: whether a term was true when each environment's last episode ended (a view)."""
@@ -90,14 +99,15 @@ class TerminationManager(ManagerBase):
         if bool(cfg.time_out) != bool(self._lookup(name).cfg.time_out):
             raise ValueError(f"{self.section}.{name}.time_out cannot change while the environment runs.")
         super().set_term_cfg(name, cfg)
-        self._calls = [(self._terms[t.name], row) for t, row in self._calls]
 
-    def accumulate(self, env_mask: torch.Tensor) -> None:
-        """Count the terms that are true in the chosen environments, whose episodes end."""
+    def episode_values(self) -> torch.Tensor:
+        """(T, E) what is logged of episodes that end: which terms are true."""
+        return self._dones
+
+    def remember(self, env_mask: torch.Tensor) -> None:
+        """Keep the terms of the chosen environments, whose episodes end, for :meth:`get_last_episode`."""
         if self._terms:
-            ended = self._dones & env_mask
-            self._last_episode.copy_(torch.where(env_mask, self._dones, self._last_episode))
-            self._log.add_(ended.sum(dim=1))
+            torch.where(env_mask, self._dones, self._last_episode, out=self._last_episode)
 
     def reset(self, env_mask: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
         mask = self._env.all_envs if env_mask is None else env_mask

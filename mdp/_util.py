@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
 
 from forcelab.managers import SceneEntityCfg
+from forcelab.managers.live_ranges import POSE_KEYS, LivePoseRanges, PoseRanges, Range
 from forcelab.physics.errors import near
 from forcelab.physics.quaternions import quat_apply
 
@@ -18,14 +19,6 @@ Env: TypeAlias = Any
 
 ROBOT = SceneEntityCfg("robot")
 """The default asset of terms: everything of the scene's "robot"."""
-
-Range: TypeAlias = Sequence[float] | torch.Tensor
-"""Lower and upper bound: a pair of numbers, or a device tensor of shape (2,) that may change at run time."""
-
-PoseRanges: TypeAlias = Mapping[str, Sequence[float]] | torch.Tensor
-"""{"x": (lo, hi), "yaw": (lo, hi), …}, or a device tensor (2, 6): rows lower, upper, columns POSE_KEYS."""
-
-POSE_KEYS = ("x", "y", "z", "roll", "pitch", "yaw")
 
 # Constant tables on the device, by content, so that a term makes them only once. Entries are never dropped: a
 # captured graph may hold their addresses.
@@ -113,6 +106,8 @@ def pose_bounds(ranges: PoseRanges, what: str, device: torch.device) -> torch.Te
     """
     if isinstance(ranges, torch.Tensor):
         return ranges
+    if isinstance(ranges, LivePoseRanges):
+        return ranges.bounds
     for key in ranges:
         if key not in POSE_KEYS:
             raise ValueError(f"{what} has an unknown key {key!r}.{near(key, POSE_KEYS)}")

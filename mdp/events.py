@@ -9,6 +9,7 @@ change at run time.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import torch
 
@@ -230,9 +231,9 @@ def randomize_rigid_body_friction(
 def randomize_rigid_body_material(
     env: Env,
     env_mask: torch.Tensor | None,
-    static_friction_range: Range,
-    dynamic_friction_range: Range | None = None,
-    restitution_range: Range | None = None,
+    static_friction_range: Sequence[float] | torch.Tensor,
+    dynamic_friction_range: Sequence[float] | torch.Tensor | None = None,
+    restitution_range: Sequence[float] | torch.Tensor | None = None,
     num_buckets: int | None = None,
     make_consistent: bool = False,
     asset_cfg: SceneEntityCfg = ROBOT,

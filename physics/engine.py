@@ -256,6 +256,13 @@ class Engine(ABC):
         """Launch Warp work inside this, so that it and torch's work see one order."""
         return nullcontext()
 
+    def join_capture(self) -> AbstractContextManager[None]:
+        """Inside this, while torch captures its current stream, the engine's work becomes part of that graph.
+
+        Only for engines whose ``capabilities.captured`` is True.
+        """
+        raise NotImplementedError(f"The {self.name!r} engine cannot be captured.")
+
     # ---- masked writes ----
     @abstractmethod
     def reset(self, env_mask: torch.Tensor | None = None) -> None:

@@ -76,6 +76,20 @@ _POINTS = {
     frozenset(("heightfield", "mesh")): 8,
 }
 _DEFAULT_COLOR = (0.62, 0.66, 0.72, 1.0)
+# Warp's view of torch's streams. Kept, because a view that goes away makes Warp forget the stream.
+_STREAMS: dict[tuple[int | None, int], wp.Stream] = {}
+
+
+def _warp_stream(device: torch.device, anew: bool = False) -> wp.Stream:
+    """Torch's current stream for Warp."""
+    stream = torch.cuda.current_stream(device)
+    key = (device.index, stream.cuda_stream)
+    if anew:
+        _STREAMS.pop(key, None)
+    found = _STREAMS.get(key)
+    if found is None:
+        found = _STREAMS[key] = wp.stream_from_torch(stream)
+    return found
 
 
 def _color(rgba: tuple[float, ...] | None) -> tuple[float, float, float] | None:
@@ -947,9 +961,19 @@ class NewtonEngine(Engine):
             with _REPLAY_LOCK:
                 yield
             return
-        stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
-        with wp.ScopedStream(stream, sync_enter=False, sync_exit=False):
+        with wp.ScopedStream(_warp_stream(self.device), sync_enter=False, sync_exit=False):
             yield
+
+    @contextlib.contextmanager
+    def join_capture(self) -> Iterator[None]:
+        # Made anew: somebody else's short-lived wrapper of this stream may have taken it off Warp's register.
+        stream = _warp_stream(self.device, anew=True)
+        with wp.ScopedStream(stream, sync_enter=False, sync_exit=False):
+            wp.capture_begin(stream=stream, external=True)
+            try:
+                yield
+            finally:
+                wp.capture_end(stream=stream)
 
     def compile(self, function: Callable[[], None]) -> Callable[[], None]:
         if not self.cfg.capture:
@@ -982,7 +1006,12 @@ class NewtonEngine(Engine):
         else:
 
             def replay() -> None:
-                wp.capture_launch(graph, stream=wp.stream_from_torch(torch.cuda.current_stream(self.device)))
+                if torch.cuda.is_current_stream_capturing():
+                    # A graph that is being recorded takes in the work itself.
+                    with self.stream():
+                        function()
+                else:
+                    wp.capture_launch(graph, stream=_warp_stream(self.device))
 
         return replay
 

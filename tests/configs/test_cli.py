@@ -75,7 +75,10 @@ def test_errors_are_one_line(capsys, words, part):
         ("rewards.alive.weight=nan", "rewards.alive.weight is nan"),
         ("rewards.pole_angle.params.asset_cfg.name=robt", "asset_cfg.name: the scene has no 'robt'"),
         ("actions.cart_force.joint_names=[foo]", "(while making actions.cart_force)"),
-        ("events.reset_cart.params.position_range=[1,-1]", "(in events.reset_cart)"),
+        (
+            "events.reset_cart.params.position_range=[1,-1]",
+            "events.reset_cart.params.position_range is (1.0, -1.0)",
+        ),
         ("scene.robot.actuators.cart.effort_limit=0", "scene.robot.actuators.cart.effort_limit is 0.0"),
         ("scene.robot.init_joint_pos={slider_to_cart:5}", "outside its limits"),
         ("agent.actor.hidden_dims=[0]", "agent.actor.hidden_dims"),

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from forcelab.configs import compose, from_yaml
+from forcelab.envs.env_state import env_tensors, load_env_state, read_env_state
 from forcelab.learning import checkpoint as ckpt
-from forcelab.learning.env_state import env_tensors, load_env_state, read_env_state
 from forcelab.learning.evaluate import evaluate
 from forcelab.learning.export import export_policy, ship
 from forcelab.learning.inference import default_env, quiet_env_cfg

@@ -60,9 +60,9 @@ def test_terminations(env: Any) -> None:
 def test_termination_of_the_last_episode_is_kept(env: Any) -> None:
     manager = TerminationManager({"fell": TerminationTermCfg(func=lambda env: env.value[:, 0] > 0)}, env)
     env.value = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
-    manager.accumulate(manager.compute().clone())
+    manager.remember(manager.compute().clone())
     env.value = torch.zeros(4, 2)
-    manager.accumulate(manager.compute().clone())
+    manager.remember(manager.compute().clone())
     assert manager.get_last_episode("fell").tolist() == [True, False, False, False]
 
 

@@ -29,7 +29,7 @@ _SKIP = {
     "single_action_space",
     "single_observation_space",
 }
-_SKIP |= {"metadata", "render_mode", "_np_random", "extras"}
+_SKIP |= {"step_graph", "metadata", "render_mode", "_np_random", "extras"}
 
 
 def env_tensors(env: Any) -> dict[str, torch.Tensor]:

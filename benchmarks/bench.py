@@ -50,6 +50,8 @@ def bench(
         result = measure(composed.env, int(size), steps=steps, repeats=repeats)
         results.append(result)
         print(_row(result), file=out, flush=True)
+        for line in _part_rows(result):
+            print(line, file=out, flush=True)
     if output is not None:
         path = Path(output)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,3 +90,15 @@ def _row(result: StepTime) -> str:
         f"{result.num_envs:>7}{result.step_s * 1e3:>9.2f} ms{result.physics_s * 1e3:>9.2f} ms"
         f"{result.ratio:>8.2f}{result.env_steps_per_s:>14,.0f}{memory:>10}{spread:>8.0%}"
     )
+
+
+def _part_rows(result: StepTime) -> list[str]:
+    if not result.step_kernels:
+        return []
+    outside = result.step_kernels - result.physics_kernels
+    rows = [
+        f"{'':>9}kernels in a step: {result.step_kernels}, {outside} of them beside those of physics alone"
+    ]
+    for part in result.parts:
+        rows.append(f"{'':>9}{part.name:<20}{part.seconds * 1e3:>9.3f} ms{part.kernels:>6} kernels")
+    return rows

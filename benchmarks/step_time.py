@@ -6,11 +6,29 @@ from __future__ import annotations
 import copy
 import statistics
 import time
+import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+
+from forcelab.envs.step_graph import Snapshot
+
+
+@dataclass
+class Part:
+    """A part of a captured step.
+
+    Attributes:
+        name: What it does.
+        seconds: Its time on the device when the parts are separate graphs, one after the other.
+        kernels: Kernels and copies it runs on the device.
+    """
+
+    name: str
+    seconds: float
+    kernels: int
 
 
 @dataclass
@@ -28,6 +46,9 @@ class StepTime:
         repeats: Repeats; the two kinds take turns.
         build_s: Time to build the environment, first steps included.
         memory_bytes: Device memory taken by the environment; 0 on the CPU.
+        step_kernels: Kernels and copies that one step runs on the device; 0 on the CPU.
+        physics_kernels: The same of physics alone.
+        parts: The parts of a captured step, in order; empty when steps are not captured.
     """
 
     num_envs: int
@@ -41,6 +62,9 @@ class StepTime:
     repeats: int
     build_s: float
     memory_bytes: int
+    step_kernels: int = 0
+    physics_kernels: int = 0
+    parts: list[Part] = field(default_factory=list)
 
     @property
     def ratio(self) -> float:
@@ -60,10 +84,9 @@ class StepTime:
 def measure(env_cfg: Any, num_envs: int, *, steps: int = 50, repeats: int = 5, warmup: int = 20) -> StepTime:
     """Build an environment of ``num_envs`` and time it.
 
-    Physics alone runs the engine's step on an identical scene without sensors. On the CPU it starts every
-    environment step from the environment's states and uses its joint targets, so that both solve the same
-    contacts. On CUDA, where a wait after each step would hide what runs ahead, it starts every repeat from
-    the environment's states and keeps the targets of that moment.
+    Physics alone runs the engine's steps on an identical scene without sensors. It starts every environment
+    step from the environment's states and uses its joint targets, so that both solve the same contacts. Each
+    is waited for by itself.
 
     Args:
         env_cfg: :class:`forcelab.envs.ManagerBasedRlEnvCfg`; it is copied.
@@ -105,22 +128,23 @@ def measure(env_cfg: Any, num_envs: int, *, steps: int = 50, repeats: int = 5, w
         )
         bare.reset()
 
-        def physics_steps(number: int) -> None:
-            for _ in range(number * env.decimation):
+        def physics_steps() -> None:
+            for _ in range(env.decimation):
                 bare.engine.step()
 
         _copy_state(env.scene, bare)
-        physics_steps(warmup)
+        for _ in range(warmup):
+            physics_steps()
         step_times, physics_times = [], []
         for _ in range(repeats):
-            if device.type == "cpu":
-                pairs = [_timed_pair(env, bare, actions[i % len(actions)]) for i in range(steps)]
-                step_times.append(sum(p[0] for p in pairs) / steps)
-                physics_times.append(sum(p[1] for p in pairs) / steps)
-                continue
-            step_times.append(_timed(env_steps, steps, device))
-            _copy_state(env.scene, bare)
-            physics_times.append(_timed(physics_steps, steps, device))
+            pairs = [_timed_pair(env, bare, actions[i % len(actions)]) for i in range(steps)]
+            step_times.append(sum(p[0] for p in pairs) / steps)
+            physics_times.append(sum(p[1] for p in pairs) / steps)
+        counts, parts = (0, 0), []
+        if device.type == "cuda":
+            counts = _kernels_of_a_pair(env, bare, actions[0])
+            if env.step_graph.active:
+                parts = measure_parts(env, actions[0])
         env.pop_logs()
     finally:
         env.close()
@@ -140,7 +164,58 @@ def measure(env_cfg: Any, num_envs: int, *, steps: int = 50, repeats: int = 5, w
         repeats=repeats,
         build_s=build,
         memory_bytes=memory,
+        step_kernels=counts[0],
+        physics_kernels=counts[1],
+        parts=parts,
     )
+
+
+def kernels(work: Callable[[], Any]) -> int:
+    """How many kernels, copies and fills ``work`` runs on the CUDA device."""
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about cycles of a profiler that has but one
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            work()
+            torch.cuda.synchronize()
+    return sum(event.count for event in profiler.key_averages() if event.self_device_time_total > 0)
+
+
+def _kernels_of_a_pair(env: Any, bare: Any, action: torch.Tensor) -> tuple[int, int]:
+    """Kernels of one environment step, and of the same physics steps alone."""
+    _copy_state(env.scene, bare)
+    step = kernels(lambda: env.step(action))
+    _copy_targets(env.scene, bare)
+    return step, kernels(lambda: [bare.engine.step() for _ in range(env.decimation)])
+
+
+def measure_parts(env: Any, action: torch.Tensor, repeats: int = 20) -> list[Part]:
+    """Time the parts of a captured step, each as a graph of its own; the same step over and over."""
+    pieces = env.step_graph.record_parts(action)
+    start = Snapshot(env)
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(pieces) + 1)]
+    seconds: dict[str, list[float]] = {}
+    for repeat in range(repeats + 3):
+        start.restore()
+        torch.cuda.synchronize()
+        for mark, (_, run) in zip(marks, pieces, strict=False):
+            mark.record()
+            run()
+        marks[-1].record()
+        torch.cuda.synchronize()
+        sums: dict[str, float] = {}
+        for (name, _), begin, end in zip(pieces, marks, marks[1:], strict=False):
+            sums[name] = sums.get(name, 0.0) + begin.elapsed_time(end) * 1e-3
+        if repeat >= 3:
+            for name, value in sums.items():
+                seconds.setdefault(name, []).append(value)
+    start.restore()
+    counts: dict[str, int] = {}
+    for name, run in pieces:
+        counts[name] = counts.get(name, 0) + kernels(run)
+    return [Part(name, statistics.median(values), counts[name]) for name, values in seconds.items()]
 
 
 def without_sensors(scene_cfg: Any) -> Any:
@@ -157,7 +232,6 @@ def without_sensors(scene_cfg: Any) -> Any:
 def _copy_state(source: Any, target: Any) -> None:
     """Give ``target`` the states and commands of ``source``; both hold the same robots and objects."""
     for path, tree in source.engine.trees.items():
-        other = target.engine.trees[path]
         root = (
             source.engine.body_pose[:, tree.body_slice.start],
             source.engine.body_vel[:, tree.body_slice.start],
@@ -167,9 +241,7 @@ def _copy_state(source: Any, target: Any) -> None:
             target.engine.write_root_velocity(path, root[1].clone())
         if tree.joint_names:
             target.engine.write_joint_state(path, tree.joint_pos.clone(), tree.joint_vel.clone())
-            other.joint_pos_target.copy_(tree.joint_pos_target)
-            other.joint_vel_target.copy_(tree.joint_vel_target)
-            other.joint_effort.copy_(tree.joint_effort)
+    _copy_targets(source, target)
     target.engine.reset()
     memory = target.engine.solver_memory()
     for name, value in source.engine.solver_memory().items():
@@ -177,29 +249,31 @@ def _copy_state(source: Any, target: Any) -> None:
     target.engine.update_kinematics()
 
 
+def _copy_targets(source: Any, target: Any) -> None:
+    """Give ``target`` the joint targets of ``source``."""
+    for path, tree in source.engine.trees.items():
+        if tree.joint_names:
+            other = target.engine.trees[path]
+            other.joint_pos_target.copy_(tree.joint_pos_target)
+            other.joint_vel_target.copy_(tree.joint_vel_target)
+            other.joint_effort.copy_(tree.joint_effort)
+
+
 def _timed_pair(env: Any, bare: Any, action: torch.Tensor) -> tuple[float, float]:
     """Seconds of one environment step, and of the same physics steps alone."""
     _copy_state(env.scene, bare)
+    _wait(env.device)
     started = time.perf_counter()
     env.step(action)
+    _wait(env.device)
     middle = time.perf_counter()
-    for path, tree in env.scene.engine.trees.items():
-        if tree.joint_names:
-            bare.engine.trees[path].joint_pos_target.copy_(tree.joint_pos_target)
-            bare.engine.trees[path].joint_vel_target.copy_(tree.joint_vel_target)
-            bare.engine.trees[path].joint_effort.copy_(tree.joint_effort)
+    _copy_targets(env.scene, bare)
+    _wait(env.device)
     again = time.perf_counter()
     for _ in range(env.decimation):
         bare.engine.step()
+    _wait(env.device)
     return middle - started, time.perf_counter() - again
-
-
-def _timed(run: Callable[[int], None], number: int, device: torch.device) -> float:
-    _wait(device)
-    started = time.perf_counter()
-    run(number)
-    _wait(device)
-    return (time.perf_counter() - started) / number
 
 
 def _wait(device: torch.device) -> None:

@@ -88,6 +88,8 @@ class DispatchCheck:
     def __init__(self, env: Any = None, raise_on_exit: bool = False):
         self.env = env
         self.raise_on_exit = raise_on_exit
+        #: Key path of the term that runs now, when it is known; otherwise it is looked for in the stack.
+        self.owner = ""
         self._found: dict[Finding, None] = {}
 
     @property
@@ -120,7 +122,7 @@ class DispatchCheck:
         """Record an operation of the present stack."""
         frame: FrameType | None = sys._getframe(2)
         culprit: FrameType | None = None
-        manager, term = "", ""
+        manager, _, term = self.owner.partition(".")
         while frame is not None:
             file = frame.f_code.co_filename
             if culprit is None and not file.startswith(_TORCH) and file != __file__:
@@ -181,6 +183,8 @@ class _Dispatch(TorchDispatchMode):
             target = (kwargs or {}).get("device")
             if target is not None and torch.device(target).type != args[0].device.type:
                 reason = "copies between host and device"
+        if reason is None and _frozen_scalar(name, args):
+            reason = "takes a number from a CPU tensor; keep it in a tensor on env.device"
         if reason is not None:
             self.check.add(name, reason)
         return func(*args, **(kwargs or {}))
@@ -196,6 +200,14 @@ class _Dispatch(TorchDispatchMode):
         if isinstance(value, torch.Tensor) and value.numel() > 1:
             return "assigns rows by a mask (use torch.where)"
         return None
+
+
+def _frozen_scalar(name: str, args: Any) -> bool:
+    """A number in a CPU tensor beside tensors on a GPU: a graph keeps the value it had at the capture."""
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    if name == "aten::_to_copy" or len({t.device.type for t in tensors}) < 2:
+        return False
+    return any(t.device.type == "cpu" and t.dim() == 0 for t in tensors)
 
 
 def _inside_factory(frame: FrameType | None) -> bool:

@@ -29,7 +29,17 @@ _SKIP = {
     "single_action_space",
     "single_observation_space",
 }
-_SKIP |= {"step_graph", "metadata", "render_mode", "_np_random", "extras"}
+# Results and logs are views of what the managers hold.
+_SKIP |= {
+    "step_graph",
+    "_outputs",
+    "_episode_log",
+    "_initial_cfgs",
+    "metadata",
+    "render_mode",
+    "_np_random",
+    "extras",
+}
 
 
 def env_tensors(env: Any) -> dict[str, torch.Tensor]:

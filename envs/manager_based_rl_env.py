@@ -195,6 +195,10 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
         hook = self.step_graph.hook
         return work(*args) if hook is None else hook(path, subject, work, args)
 
+    def join_terms(self) -> None:
+        """The values of the terms called last are about to be read."""
+        self.step_graph.join()
+
     def on_change(self, reason: str) -> None:
         """Something changed that a captured step does not follow: it is captured anew."""
         self.step_graph.mark_dirty(reason)
@@ -466,6 +470,7 @@ class ManagerBasedRlEnv(gymnasium.Env[dict[str, Any], torch.Tensor]):
 
     # -- seeded restart
 
+    @torch.inference_mode(False)
     def _read_cfgs(self) -> list[tuple[Any, dict[str, Any]]]:
         """(configuration of a term, copy of its fields) for all terms."""
         found: list[Any] = []

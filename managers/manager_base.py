@@ -165,6 +165,10 @@ def _ignore(reason: str) -> None:
     pass
 
 
+def _nothing() -> None:
+    pass
+
+
 def call_reset(instance: Any, selector: str | None, env_mask: torch.Tensor | None) -> Any:
     """Call ``instance.reset`` with a mask, or with indices when its parameter is named ``env_ids``."""
     if selector == "env_ids":
@@ -198,6 +202,8 @@ class ManagerBase:
         self.device: torch.device = env.device
         # Everything of a term that a step runs goes through this, so that the step graph can tell terms apart.
         self._call: Callable[..., Any] = getattr(env, "call_term", call_plainly)
+        #: Called when all terms of a kind have been called, before their values are read.
+        self._join: Callable[[], None] = getattr(env, "join_terms", _nothing)
         #: To be told of what a captured step cannot follow by itself.
         self._changed: Callable[[str], None] = getattr(env, "on_change", _ignore)
         self._terms: dict[str, Term] = {}

@@ -32,7 +32,9 @@ class MetricsManager(ManagerBase):
         if not self._terms:
             return
         call, value_of = self._call, self._value
-        torch.stack([call(t.path, t.func, value_of, t) for t in self._terms.values()], out=self._values)
+        values = [call(t.path, t.func, value_of, t) for t in self._terms.values()]
+        self._join()
+        torch.stack(values, out=self._values)
         self._sums.add_(self._values)
         self._steps.add_(1.0)
 

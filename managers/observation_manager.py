@@ -468,14 +468,24 @@ class ObservationManager(ManagerBase):
     def _evaluate(self, group: _Group, env_mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """Run the terms; the results may share memory with them."""
         env, call = self._env, self._call
-        return {
+        values = {
             name: call(pipe.term.path, pipe.subject, pipe.run, env, env_mask)
             for name, pipe in group.terms.items()
         }
+        self._join()
+        return values
 
     def values(self) -> dict[str, Observation]:
         """The values of the present step themselves, not copies: read only."""
         return {name: g.value for name, g in self._groups.items()}
+
+    def split_terms(self, group: str, value: Observation) -> dict[str, torch.Tensor]:
+        """The part of each term in a group's value (views)."""
+        if isinstance(value, dict):
+            return value
+        found = self._groups[group]
+        sizes = [self._out_shape(p)[found.dim - 1] for p in found.terms.values()]
+        return dict(zip(found.terms, value.split(sizes, dim=found.dim), strict=True))
 
     def move(self, group: str, places: dict[str | None, torch.Tensor]) -> None:
         """Keep a group's values elsewhere: by term, or under None for a concatenated group."""
@@ -501,11 +511,7 @@ class ObservationManager(ManagerBase):
         """Terms whose present values are not all finite: (E,) masks by ``group.term``. Reads from the device."""
         found: dict[str, torch.Tensor] = {}
         for group_name, group in self._groups.items():
-            if isinstance(group.value, dict):
-                parts = group.value
-            else:
-                sizes = [self._out_shape(p)[group.dim - 1] for p in group.terms.values()]
-                parts = dict(zip(group.terms, group.value.split(sizes, dim=group.dim), strict=True))
+            parts = self.split_terms(group_name, group.value)
             for name, value in parts.items():
                 bad = ~torch.isfinite(value).flatten(1).all(dim=1)
                 if bool(bad.any()):

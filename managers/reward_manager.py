@@ -75,6 +75,7 @@ class RewardManager(ManagerBase):
             return self._total
         call, value_of = self._call, self._value
         values = [call(term.path, term.func, value_of, term) for term in self._terms.values()]
+        self._join()
         torch.stack(values, out=self._values)
         torch.mul(self._values, (self.weights * dt).unsqueeze(1), out=self._weighted)
         self.episode_sums_buf.add_(self._weighted)

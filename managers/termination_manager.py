@@ -57,6 +57,7 @@ class TerminationManager(ManagerBase):
             return self._ended
         call, value_of, terms = self._call, self._value, self._terms
         values = [call(terms[n].path, terms[n].func, value_of, terms[n]) for n in self._ordered_terms]
+        self._join()
         torch.stack(values, out=self._dones)
         k = self._num_time_outs
         torch.any(self._dones[:k], dim=0, out=self._time_outs)

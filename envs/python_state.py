@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from forcelab.managers.manager_base import ManagerTermBase
+from forcelab.managers.manager_term_cfg import LiveCfg
 from forcelab.managers.scene_entity_cfg import SceneEntityCfg
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
@@ -71,7 +72,7 @@ def _looked_into(value: Any) -> bool:
     """Terms, their modifiers and noise, and objects of classes that no library defines."""
     if isinstance(value, (type, types.ModuleType, torch.nn.Module)) or not hasattr(value, "__dict__"):
         return False
-    if isinstance(value, (ManagerTermBase, SceneEntityCfg)):
+    if isinstance(value, (ManagerTermBase, SceneEntityCfg, LiveCfg)):
         return True
     module = type(value).__module__
     if _of_forcelab(module):
@@ -146,10 +147,11 @@ def _inside_function(path: str, function: types.FunctionType) -> Iterator[Place]
 
 
 def env_places(env: Any) -> Iterator[Place]:
-    """Numbers and tensors in attributes of the environment."""
-    for name, value in vars(env).items():
-        if name not in _OF_ENV and isinstance(value, _LEAVES):
-            yield Place(f"env.{name}", vars(env), name, value)
+    """Numbers and tensors in attributes of the environment, and its switches."""
+    for path, owner in (("env", env), ("env.cfg", env.cfg), ("env.health", env.health)):
+        for name, value in vars(owner).items():
+            if name not in _OF_ENV and isinstance(value, _LEAVES):
+                yield Place(f"{path}.{name}", vars(owner), name, value)
 
 
 def _token(value: Any) -> Any:

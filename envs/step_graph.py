@@ -375,6 +375,7 @@ class StepGraph:
     def _run_plan(self, action: torch.Tensor) -> None:
         plan, scene = self._plan, self.env.scene
         assert plan is not None
+        scene.check_playing()
         self._action.copy_(action)
         # What the user has written since the last step.
         scene._sync()

@@ -342,15 +342,21 @@ class InteractiveScene:
         Raises:
             RuntimeError: The simulation is stopped, or the scene is closed.
         """
-        if not self.playing:
-            raise RuntimeError(
-                "The simulation is stopped; call scene.play() or scene.resume() before stepping."
-            )
+        self.check_playing()
         self._sync()
         self._launch_step()
         self.engine.mark_stepped()
         if self.engine.overflowed():
             self.check_overflow()
+
+    def check_playing(self) -> None:
+        """Raise the error of a step in a scene that cannot step now."""
+        if self.closed:
+            _closed()
+        if not self.playing:
+            raise RuntimeError(
+                "The simulation is stopped; call scene.play() or scene.resume() before stepping."
+            )
 
     def reset(self, env_mask: torch.Tensor | None = None) -> None:
         """Default states and cleared sensors for the chosen environments (E,) bool; None: all."""

@@ -27,6 +27,7 @@ from .device_logger import DeviceLogger
 from .distributed import Ranks, join
 from .env_state import load_env_state, load_settings, read_env_state, read_settings
 from .layout import policy_layout
+from .sampling import draw_on_device
 from .vec_env import RslRlVecEnv
 
 
@@ -76,6 +77,9 @@ class PpoRunner(OnPolicyRunner):
         # rsl_rl prints both networks in full.
         with contextlib.redirect_stdout(io.StringIO()):
             super().__init__(env, cfg, log_dir=None, device=str(device))
+        draw_on_device(self.alg.get_policy())
+        # Whether networks and simulation are on different devices.
+        self._elsewhere = torch.device(self.device) != torch.device(env.device)
         self.logger = DeviceLogger(
             None if log_dir is None else str(log_dir),
             num_envs=env.num_envs,
@@ -157,12 +161,7 @@ class PpoRunner(OnPolicyRunner):
         # no_grad instead of inference_mode: tensors that the environment makes here stay writable later.
         with torch.no_grad():
             for _ in range(self.cfg["num_steps_per_env"]):
-                actions = self.alg.act(obs)
-                obs, rewards, dones, extras = self.env.step(actions.to(self.env.device))
-                obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
-                self.alg.process_env_step(obs, rewards, dones, extras)
-                intrinsic = self.alg.intrinsic_rewards if self.alg.rnd else None
-                self.logger.process_env_step(rewards, dones, extras, intrinsic)
+                obs = self._env_step(obs)
             self.alg.compute_returns(obs)
         collected = time.perf_counter()
         losses = self.alg.update()
@@ -185,6 +184,19 @@ class PpoRunner(OnPolicyRunner):
             action_std=self.alg.get_policy().output_std,
             rnd_weight=self.alg.rnd.weight if self.alg.rnd else None,
         )
+        return obs
+
+    def _env_step(self, obs: Any) -> Any:
+        """One step of a rollout; nothing in it waits for the device, but for the logs of a rollout's last step."""
+        actions = self.alg.act(obs)
+        if self._elsewhere:
+            actions = actions.to(self.env.device)
+        obs, rewards, dones, extras = self.env.step(actions)
+        if self._elsewhere:
+            obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
+        self.alg.process_env_step(obs, rewards, dones, extras)
+        intrinsic = self.alg.intrinsic_rewards if self.alg.rnd else None
+        self.logger.process_env_step(rewards, dones, extras, intrinsic)
         return obs
 
     def _should_stop(self) -> bool:

@@ -9,6 +9,7 @@ import math
 import os
 import random
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,6 +24,7 @@ from forcelab.physics.errors import near
 
 from . import checkpoint as ckpt
 from .agent_cfg import AgentCfg
+from .captured_act import CapturedAct, why_not_captured
 from .device_logger import DeviceLogger
 from .distributed import Ranks, join
 from .env_state import load_env_state, load_settings, read_env_state, read_settings
@@ -78,6 +80,9 @@ class PpoRunner(OnPolicyRunner):
         with contextlib.redirect_stdout(io.StringIO()):
             super().__init__(env, cfg, log_dir=None, device=str(device))
         draw_on_device(self.alg.get_policy())
+        self._act: Callable[[Any], torch.Tensor] = self.alg.act
+        if agent.capture_inference:
+            self._capture_inference(cfg["obs_groups"])
         # Whether networks and simulation are on different devices.
         self._elsewhere = torch.device(self.device) != torch.device(env.device)
         self.logger = DeviceLogger(
@@ -108,6 +113,15 @@ class PpoRunner(OnPolicyRunner):
             "world_size": self.gpu_world_size,
         }
         join(self.ranks, self.device)
+
+    def _capture_inference(self, obs_groups: dict[str, list[str]]) -> None:
+        compiled = self.agent.torch_compile_mode is not None
+        reason = why_not_captured(self.alg, self.device, compiled)
+        if reason is not None:
+            warnings.warn(f"agent.capture_inference=true has no effect: {reason}.", stacklevel=3)
+            return
+        groups = [*obs_groups["actor"], *obs_groups["critic"]]
+        self._act = CapturedAct(self.alg, groups, self.device)
 
     # ---- training ----
 
@@ -188,7 +202,7 @@ class PpoRunner(OnPolicyRunner):
 
     def _env_step(self, obs: Any) -> Any:
         """One step of a rollout; nothing in it waits for the device, but for the logs of a rollout's last step."""
-        actions = self.alg.act(obs)
+        actions = self._act(obs)
         if self._elsewhere:
             actions = actions.to(self.env.device)
         obs, rewards, dones, extras = self.env.step(actions)

@@ -125,6 +125,25 @@ def _bench_sensors(cfg: Any, words: list[str]) -> int:
     return 0
 
 
+def _bench_train(cfg: Any, words: list[str]) -> int:
+    from forcelab.benchmarks.train_time import train_time
+
+    _choose_device(cfg, words)
+    run = cfg.run
+    report = train_time(
+        cfg,
+        run.seeds,
+        every=run.every,
+        first=run.first or None,
+        episodes=run.episodes,
+        settle=run.settle,
+        criterion=run.criterion or None,
+        warm=run.warm,
+        output=run.output,
+    )
+    return 0 if report["median_s"] is not None else 1
+
+
 def _path(value: bool | str, default: str) -> str | None:
     return (default if value else None) if isinstance(value, bool) else value
 
@@ -187,6 +206,14 @@ COMMANDS: dict[str, Command] = {
         run_cfg.BenchSensorsRun,
         ("forcelab bench sensors num_envs=4096 device=cuda:0 output=sensors.json",),
     ),
+    "bench train": Command(
+        "measure the time from the start of the process to a policy that meets the criterion",
+        _bench_train,
+        run_cfg.BenchTrainRun,
+        (
+            "forcelab bench train task=velocity_flat num_envs=4096 device=cuda:0 'seeds=[1,2,3]' output=train.json",
+        ),
+    ),
 }
 _OTHER = {"list": "list the tasks", "example": "run a documented example; without a name, list them"}
 
@@ -246,9 +273,9 @@ def _dispatch(words: list[str]) -> int:
         print(f"forcelab {__version__}")
         return 0
     name, rest = words[0], words[1:]
-    if name == "bench" and rest[:1] == ["sensors"]:
-        name, rest = "bench sensors", rest[1:]
-        if not any(w.startswith("task=") for w in rest):
+    if name == "bench" and rest[:1] in (["sensors"], ["train"]):
+        name, rest = f"bench {rest[0]}", rest[1:]
+        if name == "bench sensors" and not any(w.startswith("task=") for w in rest):
             rest.insert(0, "task=velocity_flat")
     if name not in COMMANDS and name not in _OTHER:
         raise ConfigError(f"there is no command {name!r}.{near(name, [*COMMANDS, *_OTHER])}")

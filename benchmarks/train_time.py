@@ -182,7 +182,7 @@ def measure(
         after the clock was stopped.
     """
     from forcelab.configs import from_yaml
-    from forcelab.learning.evaluate import judge, run_episodes
+    from forcelab.learning.evaluate import CRITERION, judge, run_episodes
     from forcelab.learning.inference import Rollout, default_env, quiet_env_cfg
     from forcelab.learning.policy import Policy
     from forcelab.learning.runner import PpoRunner, generator_states, load_generator_states
@@ -216,9 +216,9 @@ def measure(
 
         collection, learning, evaluations = [], [], []
         evaluating = 0.0
-        bound = (criterion or {}).get("terminated_percent", 5.0)
+        bounds = CRITERION if criterion is None else criterion
 
-        def evaluate(number: int, give_up: float | None) -> dict[str, Any]:
+        def evaluate(number: int, give_up: Mapping[str, float] | None) -> dict[str, Any]:
             import torch
 
             states = generator_states(env.device)
@@ -226,7 +226,7 @@ def measure(
             policy.model.load_state_dict(runner.alg.get_policy().state_dict())
             results = run_episodes(rollout, settle, give_up=give_up)
             load_generator_states(states, env.device)
-            judge(results, criterion)
+            judge(results, bounds)
             return results
 
         def after(runner: PpoRunner) -> None:
@@ -238,7 +238,7 @@ def measure(
             if not due and done < iterations:
                 return
             before = time.time()
-            results = evaluate(1_000_003 * seed, bound)
+            results = evaluate(1_000_003 * seed, bounds)
             now = time.time()
             evaluating += now - before
             evaluations.append({"iteration": done, "at_s": now - started, "took_s": now - before, **results})

@@ -126,7 +126,7 @@ def run_episodes(
     rollout: Rollout,
     settle: float = 2.0,
     stream: TextIO | None = None,
-    give_up: float | None = None,
+    give_up: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The numbers of :func:`evaluate` for an open environment; sums stay on the device until the end.
 
@@ -134,8 +134,9 @@ def run_episodes(
         rollout: Environment and policy; the environment is reset.
         settle: Tracking counts from this age of an episode on, in s.
         stream: Where progress is printed; None prints nothing.
-        give_up: Stop when more than so many percent of the episodes have terminated early, looked at once per second
-            of the simulation. The results then are those up to there, and say ``gave_up_after_s``.
+        give_up: Bounds as in :data:`CRITERION`. Stop when ``terminated_percent`` or ``velocity_error`` cannot keep
+            its bound any more, looked at once per second of the simulation. The results then are those up to there,
+            and say ``gave_up_after_s``.
     """
     env, base, policy = rollout.env, rollout.base, rollout.policy
     steps = int(base.max_episode_length)
@@ -194,9 +195,14 @@ def run_episodes(
         if (step + 1) % every == 0 and step + 1 < steps:
             if progress is not None:
                 progress.show(f"{(step + 1) * dt:.0f} of {steps * dt:.0f} s simulated")
-            if give_up is not None and 100.0 * float(fell.float().mean()) > give_up:
-                gave_up = (step + 1) * dt
-                break
+            if give_up is not None:
+                terminated, error = torch.stack([fell.double().mean(), tracking[0]]).tolist()
+                # The least that the error can become, with none in the steps that are left.
+                error /= env.num_envs * (steps - settle_steps)
+                bounds = {"terminated_percent": 100.0 * terminated, "velocity_error": error}
+                if any(value > give_up.get(name, math.inf) for name, value in bounds.items()):
+                    gave_up = (step + 1) * dt
+                    break
     if progress is not None:
         progress.close()
 

@@ -79,6 +79,15 @@ def test_a_hopeless_evaluation_is_given_up(tmp_path):
     assert evaluation["gave_up_after_s"] < 4.0 and not evaluation["passed"] and not result["met"]
 
 
+def test_a_robot_that_stands_is_given_up(tmp_path):
+    path = tmp_path / "task.yaml"
+    words = [*SMALL, "episode_length_s=6", "agent.actor.distribution.init_std=0.01"]
+    words += ["commands.base_velocity.ranges.lin_vel_x=[2,2]", "commands.base_velocity.rel_standing_envs=0"]
+    path.write_text(compose("velocity_flat", words).to_yaml())
+    (evaluation,) = run(str(path), 1, None)["evaluations"]
+    assert evaluation["velocity_error"] > 1.5 and evaluation["gave_up_after_s"] <= 3.0
+
+
 def test_bad_numbers():
     composed = compose("balance_cartpole", SMALL)
     with pytest.raises(ValueError, match=r"every=0"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib
 import inspect
 import json
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forcelab import __version__, configs
-from forcelab.configs import run_cfg
+from forcelab.configs import launch, run_cfg
 from forcelab.configs.errors import ConfigError
 from forcelab.physics.errors import near
 
@@ -313,20 +314,34 @@ def _run(name: str, rest: list[str]) -> int:
             texts.append(word)
     if not sweep:
         return _run_one(name, command, texts, show)
-    combinations = configs.expand_sweeps(texts)
-    codes = []
-    for number, combination in enumerate(combinations, 1):
+    hydra, texts = launch.take_launcher(texts)
+    jobs = []
+    for combination in configs.expand_sweeps(texts):
         changed = [new for old, new in zip(texts, combination) if old != new]
-        print(f"[{number}/{len(combinations)}] {' '.join(changed)}", flush=True)
         if name == "train" and not any(t.startswith("agent.run_name=") for t in combination):
             parts = (c.partition("=") for c in changed)
             label = "_".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in parts)
             combination = [*combination, f"agent.run_name={json.dumps(label, ensure_ascii=False)}"]
+        jobs.append((" ".join(changed), combination))
+    if hydra:
+        flags = ["--cfg"] if show else []
+        orders = [[*name.split(), *combination, *flags] for _, combination in jobs]
+        for number, (changed_words, _) in enumerate(jobs, 1):
+            print(f"[{number}/{len(jobs)}] {changed_words}", flush=True)
+        return max(launch.launch(functools.partial(_job, orders), len(orders), hydra), default=0)
+    codes = []
+    for number, (changed_words, combination) in enumerate(jobs, 1):
+        print(f"[{number}/{len(jobs)}] {changed_words}", flush=True)
         code = _run_one(name, command, combination, show)
         if code >= 128:
             return code
         codes.append(code)
     return max(codes, default=0)
+
+
+def _job(orders: list[list[str]], number: int) -> int:
+    """One run of a sweep, in the process that a launcher chose."""
+    return main(orders[number])
 
 
 def _run_one(name: str, command: Command, texts: list[str], show: bool) -> int:

@@ -334,7 +334,11 @@ class PpoRunner(OnPolicyRunner):
             self.env.unwrapped.common_step_counter.fill_(int(infos["common_step_counter"]))
         self.logger.load_state_dict(infos["logger"], episodes=same_number and not notes)
         # Last, because everything above may have drawn random numbers.
-        load_generator_states(state["generators"] if state is not None else infos["generators"], self.device)
+        if state is not None:
+            load_generator_states(state["generators"], self.device)
+        elif self.ranks.is_main:
+            # The checkpoint holds the main process's; with it, all processes would draw the same numbers.
+            load_generator_states(infos["generators"], self.device)
         return notes
 
     def load(

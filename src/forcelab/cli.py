@@ -323,11 +323,10 @@ def _run(name: str, rest: list[str]) -> int:
             label = "_".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in parts)
             combination = [*combination, f"agent.run_name={json.dumps(label, ensure_ascii=False)}"]
         jobs.append((" ".join(changed), combination))
-    if hydra:
-        flags = ["--cfg"] if show else []
-        orders = [[*name.split(), *combination, *flags] for _, combination in jobs]
+    if hydra and not show:
         for number, (changed_words, _) in enumerate(jobs, 1):
             print(f"[{number}/{len(jobs)}] {changed_words}", flush=True)
+        orders = [[*name.split(), *combination] for _, combination in jobs]
         return max(launch.launch(functools.partial(_job, orders), len(orders), hydra), default=0)
     codes = []
     for number, (changed_words, combination) in enumerate(jobs, 1):

@@ -211,8 +211,8 @@ def take_searchpath(texts: Sequence[str], searchpath: Sequence[str] = ()) -> tup
             paths += [_as_url(v) for v in value]
         elif not (key in ("hydra/launcher", "hydra/sweeper") and raw == "basic"):
             raise ConfigError(
-                "is not supported; runs of a sweep go one after another in this process. Of Hydra's own "
-                "settings only hydra.searchpath=[…] is used",
+                "is not supported here: hydra/launcher, hydra.launcher.…, hydra.sweep.… and hydra.job.… serve a "
+                "launcher of a sweep (-m), and of Hydra's other settings only hydra.searchpath=[…] is used",
                 key,
             )
     return paths, rest

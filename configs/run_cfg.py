@@ -108,3 +108,21 @@ class BenchSensorsRun:
         metadata={"help": "numbers of environments to create; []: none"},
     )
     output: str | None = field(default=None, metadata={"help": "JSON file for the numbers"})
+
+
+@dataclass
+class BenchTrainRun:
+    """Options of ``forcelab bench train``."""
+
+    seeds: list[int] = field(default_factory=lambda: [1, 2, 3], metadata={"help": "one run for each seed"})
+    every: int = field(default=25, metadata={"help": "iterations between two evaluations"})
+    first: int = field(default=0, metadata={"help": "iterations before the first evaluation; 0: as every"})
+    episodes: int = field(default=256, metadata={"help": "environments, hence episodes, of an evaluation"})
+    settle: float = field(default=2.0, metadata={"help": "age of an episode from which tracking counts, s"})
+    criterion: dict[str, float] = field(
+        default_factory=dict, metadata={"help": "bounds by name of the result; {}: those of evaluate"}
+    )
+    warm: bool = field(
+        default=True, metadata={"help": "fill the kernel cache by a run that does not count first"}
+    )
+    output: str | None = field(default=None, metadata={"help": "JSON file for the numbers"})

@@ -173,6 +173,8 @@ class _Dispatch(TorchDispatchMode):
         reason = _OPS.get(name)
         if name == "aten::repeat_interleave" and (kwargs or {}).get("output_size") is not None:
             reason = None
+        if name == "aten::normal" and len(args) > 1 and isinstance(args[1], torch.Tensor):
+            reason = "compares the deviations with zero on the host; use mean + std * torch.randn_like(mean)"
         if reason is None and name in ("aten::index", "aten::index_put_", "aten::index_put"):
             reason = self._index_reason(name, args)
         if reason is None and name == "aten::lift_fresh" and args[0].dim() > 0:

@@ -87,6 +87,8 @@ class AgentCfg:
         clip_actions: Actions are clamped to ± this value; None: not clamped.
         obs_groups: Observation set (``actor``, ``critic``) → observation groups of the environment.
         torch_compile_mode: Passed to ``torch.compile``; None: not compiled.
+        capture_inference: Run the networks of a rollout as one CUDA graph. Without effect, and with a warning, on the
+            CPU, for recurrent networks and together with ``torch_compile_mode``.
     """
 
     experiment_name: str = "forcelab"
@@ -101,6 +103,7 @@ class AgentCfg:
         default_factory=lambda: {"actor": ["policy"], "critic": ["critic"]}
     )
     torch_compile_mode: str | None = None
+    capture_inference: bool = False
     actor: ModelCfg = field(default_factory=lambda: ModelCfg(distribution=DistributionCfg()))
     critic: ModelCfg = field(default_factory=ModelCfg)
     algorithm: AlgorithmCfg = field(default_factory=AlgorithmCfg)

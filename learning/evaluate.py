@@ -101,16 +101,43 @@ def evaluate(
         "iteration": rollout.policy.iteration,
         **results,
     }
-    bounds = {k: v for k, v in (CRITERION if criterion is None else criterion).items() if k in results}
-    results["criterion"] = dict(bounds)
-    results["passed"] = all(_keeps(name, results[name], bound) for name, bound in bounds.items())
+    judge(results, criterion)
     print_results(results, out)
     return results
 
 
+def judge(results: dict[str, Any], criterion: Mapping[str, float] | None = None) -> bool:
+    """Whether ``results`` keep the bounds; writes ``criterion`` (those that apply) and ``passed`` into them.
+
+    Args:
+        results: As :func:`run_episodes` gives them.
+        criterion: Bounds by name of the result; None: :data:`CRITERION`.
+    """
+    bounds = {k: v for k, v in (CRITERION if criterion is None else criterion).items() if k in results}
+    results["criterion"] = bounds
+    results["passed"] = "gave_up_after_s" not in results and all(
+        _keeps(name, results[name], bound) for name, bound in bounds.items()
+    )
+    return bool(results["passed"])
+
+
 @torch.no_grad()
-def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = None) -> dict[str, Any]:
-    """The numbers of :func:`evaluate` for an open environment; sums stay on the device until the end."""
+def run_episodes(
+    rollout: Rollout,
+    settle: float = 2.0,
+    stream: TextIO | None = None,
+    give_up: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """The numbers of :func:`evaluate` for an open environment; sums stay on the device until the end.
+
+    Args:
+        rollout: Environment and policy; the environment is reset.
+        settle: Tracking counts from this age of an episode on, in s.
+        stream: Where progress is printed; None prints nothing.
+        give_up: Bounds as in :data:`CRITERION`. Stop when ``terminated_percent`` or ``velocity_error`` cannot keep
+            its bound any more, looked at once per second of the simulation. The results then are those up to there,
+            and say ``gave_up_after_s``.
+    """
     env, base, policy = rollout.env, rollout.base, rollout.policy
     steps = int(base.max_episode_length)
     dt = float(base.step_dt)
@@ -134,6 +161,7 @@ def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = 
     judged = torch.zeros(2, len(names), device=device, dtype=torch.float64)
     progress = ProgressLine(stream) if stream is not None else None
     every = max(1, round(1.0 / dt))
+    gave_up: float | None = None
 
     for step in range(steps):
         # The step draws new commands at its end: judge by the command that was in force.
@@ -164,8 +192,17 @@ def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = 
                     old_enough.sum().to(planar.dtype),
                 ]
             ).double()
-        if progress is not None and (step + 1) % every == 0 and step + 1 < steps:
-            progress.show(f"{(step + 1) * dt:.0f} of {steps * dt:.0f} s simulated")
+        if (step + 1) % every == 0 and step + 1 < steps:
+            if progress is not None:
+                progress.show(f"{(step + 1) * dt:.0f} of {steps * dt:.0f} s simulated")
+            if give_up is not None:
+                terminated, error = torch.stack([fell.double().mean(), tracking[0]]).tolist()
+                # The least that the error can become, with none in the steps that are left.
+                error /= env.num_envs * (steps - settle_steps)
+                bounds = {"terminated_percent": 100.0 * terminated, "velocity_error": error}
+                if any(value > give_up.get(name, math.inf) for name, value in bounds.items()):
+                    gave_up = (step + 1) * dt
+                    break
     if progress is not None:
         progress.close()
 
@@ -176,6 +213,8 @@ def run_episodes(rollout: Rollout, settle: float = 2.0, stream: TextIO | None = 
         "mean_episode_length": float(lengths.mean()) * dt,
         "terminated_percent": 100.0 * float(fell.float().mean()),
     }
+    if gave_up is not None:
+        results["gave_up_after_s"] = gave_up
     if found is not None or names:
         results["settle_s"] = settle
     sums, numbers = judged.tolist()

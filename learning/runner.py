@@ -9,6 +9,7 @@ import math
 import os
 import random
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,9 +25,11 @@ from forcelab.physics.errors import near
 
 from . import checkpoint as ckpt
 from .agent_cfg import AgentCfg
+from .captured_act import CapturedAct, why_not_captured
 from .device_logger import DeviceLogger
 from .distributed import Ranks, join
 from .layout import policy_layout
+from .sampling import draw_on_device
 from .vec_env import RslRlVecEnv
 
 
@@ -76,6 +79,12 @@ class PpoRunner(OnPolicyRunner):
         # rsl_rl prints both networks in full.
         with contextlib.redirect_stdout(io.StringIO()):
             super().__init__(env, cfg, log_dir=None, device=str(device))
+        draw_on_device(self.alg.get_policy())
+        self._act: Callable[[Any], torch.Tensor] = self.alg.act
+        if agent.capture_inference:
+            self._capture_inference(cfg["obs_groups"])
+        # Whether networks and simulation are on different devices.
+        self._elsewhere = torch.device(self.device) != torch.device(env.device)
         self.logger = DeviceLogger(
             None if log_dir is None else str(log_dir),
             num_envs=env.num_envs,
@@ -104,6 +113,15 @@ class PpoRunner(OnPolicyRunner):
             "world_size": self.gpu_world_size,
         }
         join(self.ranks, self.device)
+
+    def _capture_inference(self, obs_groups: dict[str, list[str]]) -> None:
+        compiled = self.agent.torch_compile_mode is not None
+        reason = why_not_captured(self.alg, self.device, compiled)
+        if reason is not None:
+            warnings.warn(f"agent.capture_inference=true has no effect: {reason}.", stacklevel=3)
+            return
+        groups = [*obs_groups["actor"], *obs_groups["critic"]]
+        self._act = CapturedAct(self.alg, groups, self.device)
 
     # ---- training ----
 
@@ -157,12 +175,7 @@ class PpoRunner(OnPolicyRunner):
         # no_grad instead of inference_mode: tensors that the environment makes here stay writable later.
         with torch.no_grad():
             for _ in range(self.cfg["num_steps_per_env"]):
-                actions = self.alg.act(obs)
-                obs, rewards, dones, extras = self.env.step(actions.to(self.env.device))
-                obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
-                self.alg.process_env_step(obs, rewards, dones, extras)
-                intrinsic = self.alg.intrinsic_rewards if self.alg.rnd else None
-                self.logger.process_env_step(rewards, dones, extras, intrinsic)
+                obs = self._env_step(obs)
             self.alg.compute_returns(obs)
         collected = time.perf_counter()
         losses = self.alg.update()
@@ -185,6 +198,19 @@ class PpoRunner(OnPolicyRunner):
             action_std=self.alg.get_policy().output_std,
             rnd_weight=self.alg.rnd.weight if self.alg.rnd else None,
         )
+        return obs
+
+    def _env_step(self, obs: Any) -> Any:
+        """One step of a rollout; nothing in it waits for the device, but for the logs of a rollout's last step."""
+        actions = self._act(obs)
+        if self._elsewhere:
+            actions = actions.to(self.env.device)
+        obs, rewards, dones, extras = self.env.step(actions)
+        if self._elsewhere:
+            obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
+        self.alg.process_env_step(obs, rewards, dones, extras)
+        intrinsic = self.alg.intrinsic_rewards if self.alg.rnd else None
+        self.logger.process_env_step(rewards, dones, extras, intrinsic)
         return obs
 
     def _should_stop(self) -> bool:
@@ -308,7 +334,11 @@ class PpoRunner(OnPolicyRunner):
             self.env.unwrapped.common_step_counter.fill_(int(infos["common_step_counter"]))
         self.logger.load_state_dict(infos["logger"], episodes=same_number and not notes)
         # Last, because everything above may have drawn random numbers.
-        load_generator_states(state["generators"] if state is not None else infos["generators"], self.device)
+        if state is not None:
+            load_generator_states(state["generators"], self.device)
+        elif self.ranks.is_main:
+            # The checkpoint holds the main process's; with it, all processes would draw the same numbers.
+            load_generator_states(infos["generators"], self.device)
         return notes
 
     def load(

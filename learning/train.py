@@ -154,8 +154,9 @@ def train(
                 ):
                     name = f"config_from_{runner.current_learning_iteration}.yaml"
                 ckpt.write_text_atomic(text, run_dir / name)
+                each = f" in each of {ranks.world_size} processes" if ranks.is_distributed else ""
                 print(
-                    f"Training {task} in {run_dir}: {env.num_envs} environments on {env.device}, "
+                    f"Training {task} in {run_dir}: {env.num_envs} environments on {env.device}{each}, "
                     f"seed {seed}, {agent.max_iterations} iterations.",
                     file=out,
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib
 import inspect
 import json
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forcelab import __version__, configs
-from forcelab.configs import run_cfg
+from forcelab.configs import launch, run_cfg
 from forcelab.configs.errors import ConfigError
 from forcelab.physics.errors import near
 
@@ -125,6 +126,25 @@ def _bench_sensors(cfg: Any, words: list[str]) -> int:
     return 0
 
 
+def _bench_train(cfg: Any, words: list[str]) -> int:
+    from forcelab.benchmarks.train_time import train_time
+
+    _choose_device(cfg, words)
+    run = cfg.run
+    report = train_time(
+        cfg,
+        run.seeds,
+        every=run.every,
+        first=run.first or None,
+        episodes=run.episodes,
+        settle=run.settle,
+        criterion=run.criterion or None,
+        warm=run.warm,
+        output=run.output,
+    )
+    return 0 if report["median_s"] is not None else 1
+
+
 def _path(value: bool | str, default: str) -> str | None:
     return (default if value else None) if isinstance(value, bool) else value
 
@@ -187,6 +207,14 @@ COMMANDS: dict[str, Command] = {
         run_cfg.BenchSensorsRun,
         ("forcelab bench sensors num_envs=4096 device=cuda:0 output=sensors.json",),
     ),
+    "bench train": Command(
+        "measure the time from the start of the process to a policy that meets the criterion",
+        _bench_train,
+        run_cfg.BenchTrainRun,
+        (
+            "forcelab bench train task=velocity_flat num_envs=4096 device=cuda:0 'seeds=[1,2,3]' output=train.json",
+        ),
+    ),
 }
 _OTHER = {"list": "list the tasks", "example": "run a documented example; without a name, list them"}
 
@@ -246,9 +274,9 @@ def _dispatch(words: list[str]) -> int:
         print(f"forcelab {__version__}")
         return 0
     name, rest = words[0], words[1:]
-    if name == "bench" and rest[:1] == ["sensors"]:
-        name, rest = "bench sensors", rest[1:]
-        if not any(w.startswith("task=") for w in rest):
+    if name == "bench" and rest[:1] in (["sensors"], ["train"]):
+        name, rest = f"bench {rest[0]}", rest[1:]
+        if name == "bench sensors" and not any(w.startswith("task=") for w in rest):
             rest.insert(0, "task=velocity_flat")
     if name not in COMMANDS and name not in _OTHER:
         raise ConfigError(f"there is no command {name!r}.{near(name, [*COMMANDS, *_OTHER])}")
@@ -286,20 +314,33 @@ def _run(name: str, rest: list[str]) -> int:
             texts.append(word)
     if not sweep:
         return _run_one(name, command, texts, show)
-    combinations = configs.expand_sweeps(texts)
-    codes = []
-    for number, combination in enumerate(combinations, 1):
+    hydra, texts = launch.take_launcher(texts)
+    jobs = []
+    for combination in configs.expand_sweeps(texts):
         changed = [new for old, new in zip(texts, combination) if old != new]
-        print(f"[{number}/{len(combinations)}] {' '.join(changed)}", flush=True)
         if name == "train" and not any(t.startswith("agent.run_name=") for t in combination):
             parts = (c.partition("=") for c in changed)
             label = "_".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in parts)
             combination = [*combination, f"agent.run_name={json.dumps(label, ensure_ascii=False)}"]
+        jobs.append((" ".join(changed), combination))
+    if hydra and not show:
+        for number, (changed_words, _) in enumerate(jobs, 1):
+            print(f"[{number}/{len(jobs)}] {changed_words}", flush=True)
+        orders = [[*name.split(), *combination] for _, combination in jobs]
+        return max(launch.launch(functools.partial(_job, orders), len(orders), hydra), default=0)
+    codes = []
+    for number, (changed_words, combination) in enumerate(jobs, 1):
+        print(f"[{number}/{len(jobs)}] {changed_words}", flush=True)
         code = _run_one(name, command, combination, show)
         if code >= 128:
             return code
         codes.append(code)
     return max(codes, default=0)
+
+
+def _job(orders: list[list[str]], number: int) -> int:
+    """One run of a sweep, in the process that a launcher chose."""
+    return main(orders[number])
 
 
 def _run_one(name: str, command: Command, texts: list[str], show: bool) -> int:

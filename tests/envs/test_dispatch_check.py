@@ -96,6 +96,7 @@ def test_without_an_environment() -> None:
     with DispatchCheck() as check:
         x[mask] = 0.0  # one number: fine
         torch.where(mask[:, None], x, 1.0)
+        torch.normal(x, 1.0)
         x[rows].sum()
     assert check.findings == []
     with DispatchCheck() as check:
@@ -105,7 +106,8 @@ def test_without_an_environment() -> None:
         x[mask]
         torch.as_tensor([1.0])
         torch.as_tensor(x)
-    assert len(check.findings) == 5
+        torch.normal(x, x)
+    assert len(check.findings) == 6
 
 
 @pytest.mark.parametrize("task", [t.name for t in list_tasks()])

@@ -28,6 +28,9 @@ _UNUSED = (
     "tensorboard",
     "onnx",
     "onnxscript",
+    "imageio_ffmpeg",
+    "IPython",
+    "PIL",
 )
 
 

@@ -9,6 +9,10 @@ from typing import Any
 
 import torch
 
+from forcelab.physics.launch import launch
+
+from . import health_kernels
+
 STATE_FIELDS = ("root_pose_w", "root_vel_w", "joint_pos", "joint_vel")
 
 
@@ -47,6 +51,8 @@ class Health:
         self.pending = flags(count)
         self._assets = {**env.scene.articulations, **env.scene.rigid_objects}
         self._bodies = (env.scene.engine.body_pose, env.scene.engine.body_vel)
+        self._none = flags(0)
+        self._bad = flags(4 * count).view(4, count)
         self._action = flags(count)
         self._action_columns = flags(env.action_manager.total_action_dim)
         self._state = flags(count)
@@ -63,6 +69,22 @@ class Health:
 
     # -- checks within the step
 
+    def _mark(
+        self,
+        values: torch.Tensor,
+        rows: torch.Tensor,
+        columns: torch.Tensor | None = None,
+        bad: torch.Tensor | None = None,
+    ) -> None:
+        """Note rows and columns of ``values`` (E, n) that are not finite, and in ``bad`` (E,) the rows of now."""
+        if values.numel() == 0:
+            if bad is not None:
+                bad.zero_()
+            return
+        none, engine = self._none, self.env.scene.engine
+        arguments = [values, rows, none if columns is None else columns, none if bad is None else bad]
+        launch(engine, health_kernels.mark_not_finite, values.shape[0], arguments)
+
     def check_action(self, action: torch.Tensor) -> None:
         """Action (E, A). Raises at once, or remembers, whatever the policy."""
         if self.at_once:
@@ -71,9 +93,7 @@ class Health:
                 if bool(bad.any()):
                     self._raise_action(bad.any(dim=1), bad.any(dim=0))
             return
-        bad = ~torch.isfinite(action)
-        self._action.logical_or_(bad.any(dim=1))
-        self._action_columns.logical_or_(bad.any(dim=0))
+        self._mark(action, self._action, self._action_columns)
 
     def _raise_action(self, envs: torch.Tensor, columns: torch.Tensor) -> None:
         names = []
@@ -84,15 +104,18 @@ class Health:
 
     def check_state(self) -> torch.Tensor | None:
         """Environments (E,) whose bodies have lost their pose or velocity; None when there are none for sure."""
-        if self.at_once and all(_finite(t) for t in self._bodies):
+        if not self.at_once:
+            for values, bad in zip(self._bodies, self._bad, strict=False):
+                self._mark(values.flatten(1), self._state, None, bad)
+            return torch.logical_or(self._bad[0], self._bad[1], out=self._bad[2])
+        if all(_finite(t) for t in self._bodies):
             return None
         bad = ~torch.isfinite(self._bodies[0]).flatten(1).all(dim=1)
         bad |= ~torch.isfinite(self._bodies[1]).flatten(1).all(dim=1)
-        if self.at_once:
-            if not bool(bad.any()):
-                return None
-            if self.policy == "raise":
-                raise NonFiniteError(self._describe_state(bad))
+        if not bool(bad.any()):
+            return None
+        if self.policy == "raise":
+            raise NonFiniteError(self._describe_state(bad))
         self._state.logical_or_(bad)
         return bad
 
@@ -128,15 +151,17 @@ class Health:
 
     def check_reward(self, total: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:
         """``total`` (E,) and ``values`` (T, E); returns like :meth:`check_state`."""
-        if self.at_once and _finite(total):
+        if not self.at_once:
+            self._mark(values.T, self._reward, self._reward_terms, self._bad[3])
+            return self._bad[3]
+        if _finite(total):
             return None
         terms = ~torch.isfinite(values)
         bad = terms.any(dim=0)
-        if self.at_once:
-            if not bool(bad.any()):
-                return None
-            if self.policy == "raise":
-                raise NonFiniteError(self._describe_reward(bad, terms.any(dim=1)))
+        if not bool(bad.any()):
+            return None
+        if self.policy == "raise":
+            raise NonFiniteError(self._describe_reward(bad, terms.any(dim=1)))
         self._reward.logical_or_(bad)
         self._reward_terms.logical_or_(terms.any(dim=1))
         return bad
@@ -165,6 +190,12 @@ class Health:
             bad = torch.stack(list(found.values())).any(dim=0)
             if self.policy == "raise":
                 raise NonFiniteError(self._describe_obs(bad, list(found)))
+        elif self.policy != "reset" and all(
+            isinstance(v, torch.Tensor) and v.dim() == 2 for v in values.values()
+        ):
+            for name, value in values.items():
+                self._mark(value, self._obs, self._obs_columns[name])  # type: ignore[arg-type]
+            return False
         bad = torch.zeros_like(self._obs)
         for name, value in values.items():
             if isinstance(value, dict):

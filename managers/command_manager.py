@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from forcelab.physics.errors import near
+from forcelab.physics.launch import launch
 
+from . import command_kernels
 from .manager_base import Env, ManagerBase, ManagerTermBase, call_reset, make, mask_to_ids, takes
 from .manager_term_cfg import CommandTermCfg, collection_items
 from .resolve import load
@@ -85,20 +87,24 @@ class CommandTerm(ManagerTermBase):
         """Draw commands for a new episode; return the means of the metrics."""
         mask = self._env.all_envs if env_mask is None else env_mask
         count = mask.sum().clamp(min=1)
-        means = {}
-        for name, value in self.metrics.items():
-            means[name] = torch.where(mask, value, 0.0).sum() / count
-            value.masked_fill_(mask, 0.0)
-        self.command_counter.masked_fill_(mask, 0)
-        self._resample(mask)
+        means = {name: torch.where(mask, value, 0.0).sum() / count for name, value in self.metrics.items()}
+        self.begin_episode(mask)
         return means
 
+    def begin_episode(self, env_mask: torch.Tensor) -> None:
+        """:meth:`reset` without the means: clear the metrics and draw a command."""
+        self._clear_metrics(env_mask)
+        self.command_counter.masked_fill_(env_mask, 0)
+        self._resample(env_mask)
+
+    def _clear_metrics(self, env_mask: torch.Tensor) -> None:
+        for value in self.metrics.values():
+            value.masked_fill_(env_mask, 0.0)
+
     def _resample(self, env_mask: torch.Tensor) -> None:
-        low, high = self.cfg.resampling_time_range.unbind(0)
-        # Infinite times stay infinite (lerp would give NaN).
-        new = torch.where(low == high, low, torch.lerp(low, high, torch.rand_like(self.time_left)))
-        self.time_left.copy_(torch.where(env_mask, new, self.time_left))
-        self.command_counter.add_(env_mask)
+        engine, draw = self._env.scene.engine, torch.rand_like(self.time_left)
+        arguments = [env_mask, draw, self.cfg.resampling_time_range, self.time_left, self.command_counter]
+        launch(engine, command_kernels.draw_time, self.num_envs, arguments)
         if self._resample_selector == "env_ids":
             ids = mask_to_ids(env_mask)
             if ids.numel():
@@ -128,11 +134,10 @@ class CommandManager(ManagerBase):
             self._commands[name] = term
         self._paths = {f"{self.section}.{name}": term for name, term in self._commands.items()}
         self._reset_calls = [(path, t, takes(t.reset)) for path, t in self._paths.items()]
-        self._log = {
-            f"Metrics/{name}/{key}": torch.zeros((), device=self.device)
-            for name, term in self._commands.items()
-            for key in term.metrics
-        }
+        self._keys = [
+            f"Metrics/{name}/{key}" for name, term in self._commands.items() for key in term.metrics
+        ]
+        self._sums = torch.zeros(len(self._keys), device=self.device)
 
     @property
     def active_terms(self) -> list[str]:
@@ -172,20 +177,29 @@ class CommandManager(ManagerBase):
 
     def accumulate(self, env_mask: torch.Tensor) -> None:
         """Add the metrics of the chosen environments to the log."""
+        keys, values = [], []
         for name, term in self._commands.items():
-            for key, value in term.metrics.items():
-                full = f"Metrics/{name}/{key}"
-                slot = self._log.get(full)
-                if slot is None:
-                    # Under inference mode too, memory that stays must be ordinary.
-                    with torch.inference_mode(False):
-                        slot = self._log[full] = torch.zeros((), device=self.device)
-                slot.add_(torch.where(env_mask, value, 0.0).sum())
+            keys += [f"Metrics/{name}/{key}" for key in term.metrics]
+            values += list(term.metrics.values())
+        if not keys:
+            return
+        if keys != self._keys:
+            # A term has made metrics since. Under inference mode too, memory that stays must be ordinary.
+            with torch.inference_mode(False):
+                sums = torch.zeros(len(keys), device=self.device)
+                for i, key in enumerate(keys):
+                    if key in self._keys:
+                        sums[i] = self._sums[self._keys.index(key)]
+            self._keys, self._sums = keys, sums
+        self._sums.add_(torch.where(env_mask, torch.stack(values), 0.0).sum(dim=1))
 
     def begin_episode(self, env_mask: torch.Tensor) -> None:
         """Reset the terms in the chosen environments, without log values."""
         for path, term, selector in self._reset_calls:
-            self._call(path, term, call_reset, term, selector, env_mask)
+            if type(term).reset is CommandTerm.reset:
+                self._call(path, term, term.begin_episode, env_mask)
+            else:
+                self._call(path, term, call_reset, term, selector, env_mask)
 
     def reset(self, env_mask: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
         means = {}
@@ -195,4 +209,4 @@ class CommandManager(ManagerBase):
         return means
 
     def log_parts(self) -> list[tuple[list[str], torch.Tensor, bool]]:
-        return [([key], value.view(1), True) for key, value in self._log.items()]
+        return [(self._keys, self._sums, True)]

@@ -115,6 +115,11 @@ def pose_bounds(ranges: PoseRanges, what: str, device: torch.device) -> torch.Te
     return table([[p[0] for p in pairs], [p[1] for p in pairs]], device)
 
 
+def range_bounds(bounds: Range, device: torch.device) -> torch.Tensor:
+    """``bounds`` as a device tensor (2,)."""
+    return bounds if isinstance(bounds, torch.Tensor) else table([ordered(bounds)], device)[0]
+
+
 def sample_pose_bounds(bounds: torch.Tensor, num_envs: int) -> torch.Tensor:
     """Uniform draw (num_envs, 6) between the rows of ``bounds`` (2, 6)."""
     return torch.lerp(bounds[0], bounds[1], torch.rand((num_envs, 6), device=bounds.device))

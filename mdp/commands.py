@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from forcelab.managers import CommandTerm, SceneEntityCfg
 from forcelab.physics import checks
+from forcelab.physics.launch import launch
 
-from ._util import Env, body_point, step_normal_force, where_env, wrap_to_pi
+from . import command_kernels
+from ._util import Env, body_point, step_normal_force, where_env
 from .commands_cfg import NullCommandCfg, SlidingPressCommandCfg, UniformVelocityCommandCfg
 
 
@@ -77,8 +80,7 @@ class UniformVelocityCommand(CommandTerm):
                 # Around the live assignment, which would write into the tensor of a cfg already in use.
                 object.__setattr__(cfg.ranges, name, self.bounds[:, column])
         numbers = (cfg.rel_heading_envs, cfg.rel_standing_envs, cfg.heading_control_stiffness)
-        live = torch.tensor([float(x) for x in numbers], device=device)
-        self._probability = live[:2]
+        live = self._settings = torch.tensor([float(x) for x in numbers], device=device)
         object.__setattr__(cfg, "rel_heading_envs", live[0])
         object.__setattr__(cfg, "rel_standing_envs", live[1])
         object.__setattr__(cfg, "heading_control_stiffness", live[2])
@@ -107,33 +109,28 @@ class UniformVelocityCommand(CommandTerm):
             "yaw rate": ("rad/s", wanted[:, 2], data.root_ang_vel_b[:, 2]),
         }
 
-    def reset(self, env_mask: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
-        """Log the metrics of the chosen environments, clear them and draw new commands."""
-        logs = super().reset(env_mask)
-        self._samples.copy_(where_env(env_mask, torch.zeros_like(self._samples), self._samples))
-        return logs
+    def _launch(self, kernel: Any, arguments: list[Any]) -> None:
+        launch(self._env.scene.engine, kernel, self.num_envs, arguments)
 
-    def _resample_command(self, env_mask: torch.Tensor | None) -> None:
-        u = torch.rand((self.num_envs, 6), device=self.bounds.device)
-        drawn = torch.lerp(self.bounds[0], self.bounds[1], u[:, :4])
-        self._drawn.copy_(where_env(env_mask, drawn, self._drawn))
-        self._kind.copy_(where_env(env_mask, u[:, 4:] < self._probability, self._kind))
+    def _clear_metrics(self, env_mask: torch.Tensor) -> None:
+        self._errors.masked_fill_(env_mask[:, None], 0.0)
+        self._samples.masked_fill_(env_mask[:, None], 0.0)
+
+    def _resample_command(self, env_mask: torch.Tensor) -> None:
+        draw = torch.rand((self.num_envs, 6), device=self.bounds.device)
+        arguments = [env_mask, draw, self.bounds, self._settings[:2], self._drawn, self._kind]
+        self._launch(command_kernels.draw_velocity, arguments)
 
     def _update_command(self) -> None:
-        if self.cfg.heading_command:
-            error = wrap_to_pi(self.heading_target - self._robot.data.heading_w)
-            low, high = self.bounds[:, 2].unbind()
-            rate = torch.clamp(self.cfg.heading_control_stiffness * error, low, high)
-            self.vel_command_b[:, 2] = torch.where(self.is_heading_env, rate, self.vel_command_b[:, 2])
-        self.vel_command_b.masked_fill_(self.is_standing_env[:, None], 0.0)
+        follows = int(bool(self.cfg.heading_command))
+        heading = self._robot.data.heading_w if follows else self.heading_target
+        arguments = [follows, heading, self._settings, self.bounds, self._kind, self._drawn]
+        self._launch(command_kernels.follow_heading, arguments)
 
     def _update_metrics(self) -> None:
         data = self._robot.data
-        planar = torch.linalg.vector_norm(self.vel_command_b[:, :2] - data.root_lin_vel_b[:, :2], dim=1)
-        yaw = (self.vel_command_b[:, 2] - data.root_ang_vel_b[:, 2]).abs()
-        # Running mean: m += (x - m) / n.
-        self._samples += 1.0
-        self._errors.lerp_(torch.stack((planar, yaw), dim=1), 1.0 / self._samples)
+        arguments = [self._drawn, data.root_lin_vel_b, data.root_ang_vel_b, self._samples, self._errors]
+        self._launch(command_kernels.velocity_errors, arguments)
 
 
 class SlidingPressCommand(CommandTerm):

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import torch
 
 from forcelab.managers import EventTermCfg, ManagerTermBase, SceneEntityCfg
-from forcelab.physics.quaternions import quat_mul
+from forcelab.physics.launch import launch
 
+from . import event_kernels
 from ._util import (
     ROBOT,
     Env,
@@ -24,8 +25,7 @@ from ._util import (
     combine,
     draw,
     pose_bounds,
-    quat_from_euler_xyz,
-    sample_pose_bounds,
+    range_bounds,
     uniform,
     where_env,
 )
@@ -61,30 +61,38 @@ def reset_root_state_uniform(
         asset_cfg: The asset.
     """
     asset = env.scene[asset_cfg.name]
-    data = asset.data
-    offset = sample_pose_bounds(pose_bounds(pose_range, "pose_range", env.device), env.num_envs)
-    velocity = sample_pose_bounds(pose_bounds(velocity_range, "velocity_range", env.device), env.num_envs)
-    default = data.default_root_pose
-    pose = torch.cat(
-        (default[:, :3] + offset[:, :3], quat_mul(default[:, 3:], quat_from_euler_xyz(offset[:, 3:]))), dim=1
-    )
+    data, device, count = asset.data, env.device, env.num_envs
+    bounds = [
+        pose_bounds(r, n, device) for r, n in ((pose_range, "pose_range"), (velocity_range, "velocity_range"))
+    ]
+    default = [data.default_root_pose.torch, data.default_root_vel.torch]
+    pose, velocity = torch.empty(count, 7, device=device), torch.empty(count, 6, device=device)
+    draw = torch.rand(count, 12, device=device)
+    launch(env.scene.engine, event_kernels.root_state, count, [draw, *bounds, *default, pose, velocity])
     asset.write_root_pose(pose, env_mask=env_mask)
     if not asset.is_fixed_base:
-        asset.write_root_velocity(data.default_root_vel + velocity, env_mask=env_mask)
+        asset.write_root_velocity(velocity, env_mask=env_mask)
 
 
-def _write_joints(
-    env: Env, env_mask: torch.Tensor | None, asset_cfg: SceneEntityCfg, pos: torch.Tensor, vel: torch.Tensor
+def _reset_joints(
+    env: Env,
+    env_mask: torch.Tensor | None,
+    asset_cfg: SceneEntityCfg,
+    position_range: Range,
+    velocity_range: Range,
+    scales: bool,
 ) -> None:
-    """Write the selected joints, cut to their soft position limits and their velocity limits."""
+    """Selected joints to default plus or times a draw, cut to their soft position and their velocity limits."""
     asset, ids = env.scene[asset_cfg.name], asset_cfg.joint_ids
-    limits, speed = asset.data.soft_joint_pos_limits[:, ids], asset.data.joint_vel_limits[:, ids]
-    asset.write_joint_state(
-        torch.clamp(pos, limits[..., 0], limits[..., 1]),
-        torch.clamp(vel, -speed, speed),
-        env_mask=env_mask,
-        joint_ids=ids,
-    )
+    data, device = asset.data, env.device
+    limits = data.soft_joint_pos_limits[:, ids], data.joint_vel_limits[:, ids]
+    default = data.default_joint_pos[:, ids], data.default_joint_vel[:, ids]
+    bounds = range_bounds(position_range, device), range_bounds(velocity_range, device)
+    pos, vel = torch.empty_like(default[0]), torch.empty_like(default[1])
+    draw = torch.rand(pos.shape[0], 2 * pos.shape[1], device=device)
+    arguments = [draw, int(scales), *bounds, *default, *limits, pos, vel]
+    launch(env.scene.engine, event_kernels.joint_state, env.num_envs, arguments)
+    asset.write_joint_state(pos, vel, env_mask=env_mask, joint_ids=ids)
 
 
 def reset_joints_by_scale(
@@ -98,11 +106,7 @@ def reset_joints_by_scale(
 
     Joints that ``asset_cfg`` does not select stay as they are.
     """
-    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
-    pos, vel = data.default_joint_pos[:, ids], data.default_joint_vel[:, ids]
-    pos = pos * uniform(position_range, pos.shape, env.device)
-    vel = vel * uniform(velocity_range, vel.shape, env.device)
-    _write_joints(env, env_mask, asset_cfg, pos, vel)
+    _reset_joints(env, env_mask, asset_cfg, position_range, velocity_range, scales=True)
 
 
 def reset_joints_by_offset(
@@ -116,11 +120,7 @@ def reset_joints_by_offset(
 
     Joints that ``asset_cfg`` does not select stay as they are.
     """
-    data, ids = env.scene[asset_cfg.name].data, asset_cfg.joint_ids
-    pos, vel = data.default_joint_pos[:, ids], data.default_joint_vel[:, ids]
-    pos = pos + uniform(position_range, pos.shape, env.device)
-    vel = vel + uniform(velocity_range, vel.shape, env.device)
-    _write_joints(env, env_mask, asset_cfg, pos, vel)
+    _reset_joints(env, env_mask, asset_cfg, position_range, velocity_range, scales=False)
 
 
 # -- disturbances
@@ -138,8 +138,11 @@ def push_by_setting_velocity(
     tensor (2, 6) of lower and upper bounds.
     """
     asset = env.scene[asset_cfg.name]
-    push = sample_pose_bounds(pose_bounds(velocity_range, "velocity_range", env.device), env.num_envs)
-    asset.write_root_velocity(asset.data.root_vel_w + push, env_mask=env_mask)
+    bounds = pose_bounds(velocity_range, "velocity_range", env.device)
+    pushed = torch.empty(env.num_envs, 6, device=env.device)
+    arguments = [torch.rand_like(pushed), bounds, asset.data.root_vel_w, pushed]
+    launch(env.scene.engine, event_kernels.add_velocity, env.num_envs, arguments)
+    asset.write_root_velocity(pushed, env_mask=env_mask)
 
 
 def apply_external_force_torque(

@@ -10,7 +10,7 @@ import contextlib
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ from .engine import (
     TreeState,
 )
 from .errors import near
+from .launch import launch
 from .mjcf import MjcfBody, MjcfJoint, MjcfModel
 from .newton_cfg import NewtonCfg
 from .quaternions import quat_apply, quat_mul
@@ -1227,60 +1228,55 @@ class NewtonEngine(Engine):
     def write_root_pose(self, path: str, pose: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
         t, mask = self._trees[path], self._mask(env_mask)
         if t.root_coords:
-            view = self._joint_q[:, t.coord : t.coord + 7]
-        else:
-            # The frame on the world's side of the joint that puts the body there at joint position zero.
-            view = self._joint_X_p[:, t.root_joint]
-            child = self._joint_X_c[:, t.root_joint]
-            pose = torch.cat(
-                (pose[:, :3] + quat_apply(pose[:, 3:], child[:, :3]), quat_mul(pose[:, 3:], child[:, 3:])),
-                dim=-1,
-            )
+            inputs = [mask, pose, self._nq, t.coord, self._state.joint_q, self._dirty_mask]
+            self._write(kernels.write_root_pose, inputs)
+            return
+        # The frame on the world's side of the joint that puts the body there at joint position zero.
+        view = self._joint_X_p[:, t.root_joint]
+        child = self._joint_X_c[:, t.root_joint]
+        pose = torch.cat(
+            (pose[:, :3] + quat_apply(pose[:, 3:], child[:, :3]), quat_mul(pose[:, 3:], child[:, 3:])),
+            dim=-1,
+        )
         view.copy_(torch.where(mask.unsqueeze(-1), pose, view))
-        if not t.root_coords:
-            with self.stream(), _REPLAY_LOCK:
-                self.solver.notify_model_changed(newton.ModelFlags.JOINT_PROPERTIES)
+        with self.stream(), _REPLAY_LOCK:
+            self.solver.notify_model_changed(newton.ModelFlags.JOINT_PROPERTIES)
         self._touch(mask)
+
+    def _write(self, kernel: Any, inputs: Sequence[Any]) -> None:
+        """Write coordinates of the masked environments, whose bodies are then out of date."""
+        launch(self, kernel, self.num_envs, inputs)
+        self.stale = True
 
     def write_root_velocity(self, path: str, vel: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
         t, mask = self._trees[path], self._mask(env_mask)
         if not t.root_coords:
             raise ValueError(f"{path} is fixed to the world; it has no root velocity to write.")
-        vel = (
-            torch.as_tensor(vel, dtype=torch.float32, device=self.device)
-            .expand(self.num_envs, 6)
-            .contiguous()
+        vel = torch.as_tensor(vel, dtype=torch.float32, device=self.device).expand(self.num_envs, 6)
+        self._write(
+            kernels.write_root_velocity,
+            [
+                mask,
+                vel,
+                self._nq,
+                self._nd,
+                t.coord,
+                t.dof,
+                self.model.body_com,
+                self._nb,
+                t.bodies[0],
+                self._state.joint_q,
+                self._state.joint_qd,
+                self._dirty_mask,
+            ],
         )
-        with self.stream(), _REPLAY_LOCK:
-            wp.launch(
-                kernels.write_root_velocity,
-                dim=self.num_envs,
-                inputs=[
-                    wp.from_torch(mask),
-                    wp.from_torch(vel),
-                    self._nq,
-                    self._nd,
-                    t.coord,
-                    t.dof,
-                    self.model.body_com,
-                    self._nb,
-                    t.bodies[0],
-                    self._state.joint_q,
-                ],
-                outputs=[self._state.joint_qd],
-                device=self._wp_device,
-            )
-        self._touch(mask)
 
     def write_joint_state(
         self, path: str, pos: torch.Tensor, vel: torch.Tensor, env_mask: torch.Tensor | None = None
     ) -> None:
         state, mask = self.trees[path], self._mask(env_mask)
-        m = mask.unsqueeze(-1)
-        state.joint_pos.copy_(torch.where(m, pos, state.joint_pos))
-        state.joint_vel.copy_(torch.where(m, vel, state.joint_vel))
-        state.joint_acc.masked_fill_(m, 0.0)
-        self._touch(mask)
+        inputs = [mask, pos, vel, state.joint_pos, state.joint_vel, state.joint_acc]
+        self._write(kernels.write_joint_state, [*inputs, self._dirty_mask])
 
     def notify_gains(self, path: str) -> None:
         with self.stream(), _REPLAY_LOCK:

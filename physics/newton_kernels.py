@@ -273,6 +273,24 @@ def publish_bodies(
 
 
 @wp.kernel
+def write_root_pose(
+    mask: wp.array(dtype=wp.bool),
+    pose: wp.array2d(dtype=float),
+    coords_per_world: int,
+    coord: int,
+    joint_q: wp.array(dtype=float),
+    dirty: wp.array(dtype=wp.bool),
+):
+    """Coordinates of a free root, for masked environments."""
+    w = wp.tid()
+    if not mask[w]:
+        return
+    for i in range(7):
+        joint_q[w * coords_per_world + coord + i] = pose[w, i]
+    dirty[w] = True
+
+
+@wp.kernel
 def write_root_velocity(
     mask: wp.array(dtype=wp.bool),
     velocity: wp.array2d(dtype=float),
@@ -285,6 +303,7 @@ def write_root_velocity(
     root: int,
     joint_q: wp.array(dtype=float),
     joint_qd: wp.array(dtype=float),
+    dirty: wp.array(dtype=wp.bool),
 ):
     """Velocity of the origin → velocity of the centre of mass, for masked environments."""
     w = wp.tid()
@@ -299,6 +318,28 @@ def write_root_velocity(
     for i in range(3):
         joint_qd[d + i] = v[i]
         joint_qd[d + 3 + i] = omega[i]
+    dirty[w] = True
+
+
+@wp.kernel
+def write_joint_state(
+    mask: wp.array(dtype=wp.bool),
+    pos: wp.array2d(dtype=float),
+    vel: wp.array2d(dtype=float),
+    joint_pos: wp.array2d(dtype=float),
+    joint_vel: wp.array2d(dtype=float),
+    joint_acc: wp.array2d(dtype=float),
+    dirty: wp.array(dtype=wp.bool),
+):
+    """Positions and velocities of a tree's joints, for masked environments; their accelerations become 0."""
+    w = wp.tid()
+    if not mask[w]:
+        return
+    for j in range(joint_pos.shape[1]):
+        joint_pos[w, j] = pos[w, j]
+        joint_vel[w, j] = vel[w, j]
+        joint_acc[w, j] = 0.0
+    dirty[w] = True
 
 
 @wp.kernel

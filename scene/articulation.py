@@ -14,6 +14,7 @@ from forcelab.physics.array import Array
 from forcelab.physics.description import ArticulationDesc, JointDriveDesc
 from forcelab.physics.engine import Engine
 from forcelab.physics.errors import near
+from forcelab.physics.launch import launch
 from forcelab.physics.paths import find_names
 
 from . import asset_kernels
@@ -340,6 +341,10 @@ class Articulation(Asset):
             )
         ]
         self._wp_device = self._actuate_args[0].device
+        commands = (d.joint_pos_target, d.joint_vel_target, d.joint_effort_target)
+        efforts = (d.computed_torque, d.applied_torque)
+        #: What a reset clears, after the default positions that the first of them gets.
+        self._cleared = [t.torch for t in (d.default_joint_pos, *commands, *efforts)] + [self._age]
 
     @property
     def joint_names(self) -> list[str]:
@@ -406,7 +411,7 @@ class Articulation(Asset):
         what = "write_joint_state"
         ids, count = self._ids(joint_ids, self.num_joints, f"{what}: joint_ids")
         pos, vel = self._rows(pos, count, f"{what}: pos"), self._rows(vel, count, f"{what}: vel")
-        if joint_ids is not None:
+        if joint_ids is not None and joint_ids != slice(None):
             full_pos, full_vel = self._state.joint_pos.clone(), self._state.joint_vel.clone()
             full_pos[:, ids] = pos
             full_vel[:, ids] = vel
@@ -446,19 +451,9 @@ class Articulation(Asset):
         super().reset(env_mask)
         d = self.data
         self.write_joint_state(d.default_joint_pos, d.default_joint_vel, env_mask)
-        if env_mask is None:
-            d.joint_pos_target.torch.copy_(d.default_joint_pos.torch)
-            for t in (d.joint_vel_target, d.joint_effort_target, d.computed_torque, d.applied_torque):
-                t.torch.zero_()
-            self._age.zero_()
-        else:
-            m = env_mask.unsqueeze(-1)
-            d.joint_pos_target.torch.copy_(
-                torch.where(m, d.default_joint_pos.torch, d.joint_pos_target.torch)
-            )
-            for t in (d.joint_vel_target, d.joint_effort_target, d.computed_torque, d.applied_torque):
-                t.torch.masked_fill_(m, 0.0)
-            self._age.masked_fill_(env_mask, 0)
+        if self.num_joints:
+            mask = self._all if env_mask is None else env_mask
+            launch(self._engine, asset_kernels.clear_commands, self.num_envs, [mask, *self._cleared])
         if self._delayed:
             draw = torch.rand(self.num_envs, 1, device=self.device) * self._delay_span
             fresh = self._delay_low + draw.int().clamp_(max=2**30)

@@ -12,6 +12,7 @@ import warp as wp
 from forcelab.physics import checks
 from forcelab.physics.array import Array
 from forcelab.physics.engine import Engine
+from forcelab.physics.launch import launch
 from forcelab.physics.paths import find_names
 
 from . import asset_kernels
@@ -194,6 +195,8 @@ class Asset:
         self._engine = engine
         self._state = engine.trees[path]
         self._root_moved = False
+        self._all = torch.ones(engine.num_envs, dtype=torch.bool, device=engine.device)
+        self._pose = torch.zeros(engine.num_envs, 7, device=engine.device)
 
     @property
     def num_envs(self) -> int:
@@ -290,12 +293,13 @@ class Asset:
         """
         what = "write_root_pose"
         pose, mask = self._rows(pose, 7, what), self._mask(env_mask, what)
-        size = pose[:, 3:].norm(dim=1, keepdim=True)
-        self._look(pose[:, :3], mask, f"{what}: position")
-        self._look(size, mask, f"{what}: length of the quaternion", at_least=1e-6)
-        quat = torch.where((size - 1.0).abs() < 1e-5, pose[:, 3:], pose[:, 3:] / size)
+        if self._engine.looks:
+            self._look(pose[:, :3], mask, f"{what}: position")
+            size = pose[:, 3:].norm(dim=1, keepdim=True)
+            self._look(size, mask, f"{what}: length of the quaternion", at_least=1e-6)
+        launch(self._engine, asset_kernels.unit_quaternion, self.num_envs, [pose.contiguous(), self._pose])
         self._root_moved = True
-        self._engine.write_root_pose(self.path, torch.cat((pose[:, :3], quat), dim=1), mask)
+        self._engine.write_root_pose(self.path, self._pose, mask)
 
     def write_root_velocity(self, vel: torch.Tensor, env_mask: torch.Tensor | None = None) -> None:
         """Set the root velocity, (E, 6): linear [m/s] and angular [rad/s], world frame, of the root's origin."""
@@ -373,13 +377,9 @@ class Asset:
             self.write_root_pose(self.data.default_root_pose, env_mask)
         if not self._state.fixed_base:
             self.write_root_velocity(self.data.default_root_vel, env_mask)
-        if env_mask is None:
-            self._state.external_force.zero_()
-            self._state.external_torque.zero_()
-        else:
-            m = env_mask.view(-1, 1, 1)
-            self._state.external_force.masked_fill_(m, 0.0)
-            self._state.external_torque.masked_fill_(m, 0.0)
+        mask = self._all if env_mask is None else env_mask
+        wrench = [self._state.external_force, self._state.external_torque]
+        launch(self._engine, asset_kernels.clear_wrench, self.num_envs, [mask, *wrench])
 
     def launch_before_step(self) -> None:
         """Warp work at the start of a physics step."""

@@ -82,3 +82,58 @@ def derive_root(
     gravity_b[e] = wp.quat_rotate_inv(q, down)
     forward = wp.quat_rotate(q, wp.vec3(1.0, 0.0, 0.0))
     heading[e] = wp.atan2(forward[1], forward[0])
+
+
+@wp.kernel
+def unit_quaternion(pose: wp.array2d(dtype=float), out: wp.array2d(dtype=float)):
+    """Poses with their quaternion brought to length 1; one that nearly has it stays as it is, bit for bit."""
+    e = wp.tid()
+    size = float(0.0)
+    for i in range(3, 7):
+        size += pose[e, i] * pose[e, i]
+    size = wp.sqrt(size)
+    factor = float(1.0)
+    if wp.abs(size - 1.0) >= 1.0e-5:
+        factor = 1.0 / size
+    for i in range(3):
+        out[e, i] = pose[e, i]
+    for i in range(3, 7):
+        out[e, i] = pose[e, i] * factor
+
+
+@wp.kernel
+def clear_wrench(
+    mask: wp.array(dtype=wp.bool), force: wp.array3d(dtype=float), torque: wp.array3d(dtype=float)
+):
+    """No external force and torque in masked environments."""
+    e = wp.tid()
+    if not mask[e]:
+        return
+    for b in range(force.shape[1]):
+        for i in range(3):
+            force[e, b, i] = 0.0
+            torque[e, b, i] = 0.0
+
+
+@wp.kernel
+def clear_commands(
+    mask: wp.array(dtype=wp.bool),
+    default_pos: wp.array2d(dtype=float),
+    pos_target: wp.array2d(dtype=float),
+    vel_target: wp.array2d(dtype=float),
+    effort_target: wp.array2d(dtype=float),
+    computed: wp.array2d(dtype=float),
+    applied: wp.array2d(dtype=float),
+    age: wp.array(dtype=int),
+):
+    """Default commands and nothing remembered in masked environments."""
+    e = wp.tid()
+    if not mask[e]:
+        return
+    for j in range(pos_target.shape[1]):
+        pos_target[e, j] = default_pos[e, j]
+        vel_target[e, j] = 0.0
+        effort_target[e, j] = 0.0
+        computed[e, j] = 0.0
+        applied[e, j] = 0.0
+    age[e] = 0

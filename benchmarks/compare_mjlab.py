@@ -26,17 +26,17 @@ from typing import IO, Any
 
 #: What remains different, in words.
 DIFFERENCES = (
-    "mjlab's task is its Go1 velocity task on a plane, less what forcelab has no equal of: encoder bias, offsets of "
-    "the centre of mass, spinning and rolling friction of the feet (all drawn once, at the start), forward-only "
-    "commands.",
+    "mjlab's task is its Go1 velocity task on a plane, less offsets of the centre of mass and spinning and rolling "
+    "friction of the feet (drawn once, at the start) and forward-only commands.",
     "Both: robots collide with the ground alone, condim 3, MuJoCo's default softness. Friction is drawn once: by mjlab "
     "for the feet, by forcelab for all bodies of a robot.",
-    "Both: heights of the feet above the plane come from poses; mjlab's own task casts 16 rays per robot.",
+    "Heights of the feet: both cast four rays per foot once per step, mjlab on a ring, forcelab on a square.",
     "mjlab reads the base's velocity at a site 7 cm beside the origin of the root, forcelab at the origin.",
     "mjlab's foot sensors match contacts with the ground, forcelab's all contacts of the feet: the same here.",
     "mjlab widens the command ranges in three stages, on the host; forcelab linearly, on the device.",
     "mjlab's rewards see kinematics from before the last integration, forcelab's from after it.",
     "mjlab logs means of some rewards in every step; forcelab sums all per episode.",
+    "Each side runs the mujoco-warp that it installs; the versions are in the report.",
     "Physics alone: mjlab's goes on from where its environments stand; forcelab's on the same scene without sensors.",
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -33,9 +34,9 @@ from forcelab.scene import (
     PdActuatorCfg,
     PlaneCfg,
 )
-from forcelab.sensors import ContactSensorCfg
+from forcelab.sensors import ContactSensorCfg, GridPatternCfg, RayCasterCfg
 
-from .step_time import _copy_state, without_sensors
+from .step_time import _copy_state, measure_parts, without_sensors
 
 FEET = ("FR", "FL", "RR", "RL")
 # Centre of a foot's sphere in the frame of its calf, m.
@@ -56,14 +57,23 @@ class _Feet(ManagerTermBase):
         self.point = torch.tensor(_FOOT, device=env.device).expand(env.num_envs, 4, 3)
         self.data = robot.data
         self.sensor = env.scene["feet"]
+        self.rays = [env.scene[f"{leg}_rays"] for leg in FEET]
 
     def arms(self) -> torch.Tensor:
         """Vectors (E, 4, 3) from the calves' origins to the feet."""
         return quat_apply(self.data.body_quat_w.index_select(1, self.ids), self.point)
 
-    def heights(self, arms: torch.Tensor) -> torch.Tensor:
-        """(E, 4) m."""
-        return self.data.body_pos_w.index_select(1, self.ids)[..., 2] + arms[..., 2]
+    def heights(self) -> torch.Tensor:
+        """(E, 4) m above the ground that four rays straight down from each calf meet."""
+        feet = []
+        for sensor in self.rays:
+            data = sensor.data
+            hits = data.ray_hits_w[..., 2]
+            feet.append(hits.amax(dim=1))
+        return (self.foot_z() - torch.stack(feet, dim=1)).clamp(0.0, 1.0)
+
+    def foot_z(self) -> torch.Tensor:
+        return self.data.body_pos_w.index_select(1, self.ids)[..., 2] + self.arms()[..., 2]
 
     def planar_velocity(self, arms: torch.Tensor) -> torch.Tensor:
         """(E, 4, 2) m/s."""
@@ -78,14 +88,14 @@ def _moving(env: Any, threshold: float = 0.05) -> torch.Tensor:
 
 class foot_height(_Feet):
     def __call__(self, env: Any) -> torch.Tensor:
-        return self.heights(self.arms())
+        return self.heights()
 
 
 class foot_clearance(_Feet):
     def __call__(self, env: Any, target_height: float) -> torch.Tensor:
         arms = self.arms()
         speed = torch.linalg.vector_norm(self.planar_velocity(arms), dim=-1)
-        return ((self.heights(arms) - target_height).abs() * speed).sum(dim=1) * _moving(env)
+        return ((self.heights() - target_height).abs() * speed).sum(dim=1) * _moving(env)
 
 
 class foot_swing_height(_Feet):
@@ -94,7 +104,7 @@ class foot_swing_height(_Feet):
         self.peak = torch.zeros((env.num_envs, 4), device=env.device)
 
     def __call__(self, env: Any, target_height: float) -> torch.Tensor:
-        height = torch.maximum(self.peak, self.heights(self.arms()))
+        height = torch.maximum(self.peak, self.heights())
         self.peak.copy_(torch.where(self.sensor.data.current_contact_time == 0.0, height, self.peak))
         landed = self.sensor.compute_first_contact(env.step_dt)
         cost = ((self.peak / target_height - 1.0).square() * landed).sum(dim=1) * _moving(env)
@@ -160,6 +170,18 @@ class pose(ManagerTermBase):
         return torch.exp(-((data.joint_pos - data.default_joint_pos) / std).square().mean(dim=1))
 
 
+class biased_joint_pos(ManagerTermBase):
+    """Joint positions with the constant error of each encoder."""
+
+    def __init__(self, cfg: Any, env: Any):
+        super().__init__(cfg, env)
+        self.robot = env.scene["robot"].data
+        self.bias = (2.0 * torch.rand_like(self.robot.joint_pos.torch) - 1.0) * 0.015
+
+    def __call__(self, env: Any) -> torch.Tensor:
+        return self.robot.joint_pos - self.robot.default_joint_pos + self.bias
+
+
 class mean_action_acc(ManagerTermBase):
     def __init__(self, cfg: Any, env: Any):
         super().__init__(cfg, env)
@@ -200,6 +222,7 @@ def task(num_envs: int, device: str, about: dict[str, Any]) -> ManagerBasedRlEnv
         "command": ObservationTermCfg(func="generated_commands", params=dict(command)),
     }
     actor = copy.deepcopy(plain)
+    actor["joint_pos"].func = biased_joint_pos
     for name, size in (
         ("base_lin_vel", 0.5),
         ("base_ang_vel", 0.2),
@@ -239,6 +262,15 @@ def task(num_envs: int, device: str, about: dict[str, Any]) -> ManagerBasedRlEnv
         sensor_shape_prim_expr=["{ENV_REGEX_NS}/Robot/.*_calf/.*_foot_collision"],
         track_air_time=True,
     )
+    for leg in FEET:
+        rays = RayCasterCfg(
+            prim_path=f"{{ENV_REGEX_NS}}/Robot/{leg}_calf",
+            pattern_cfg=GridPatternCfg(size=(0.056, 0.056), resolution=0.056),
+            ray_alignment="yaw",
+            max_distance=1.0,
+            update_period=about["dt"] * about["decimation"],
+        )
+        setattr(scene, f"{leg}_rays", rays)
     return ManagerBasedRlEnvCfg(
         scene=scene,
         physics=NewtonCfg(
@@ -383,7 +415,12 @@ class Side:
 
     def about(self) -> dict[str, Any]:
         env = self.env
+        parts = []
+        if env.step_graph.active:
+            action = torch.zeros(env.num_envs, self.num_actions, device=env.device)
+            parts = [asdict(part) for part in measure_parts(env, action)]
         return {
+            "parts": parts,
             "mass": float(env.scene["robot"].data.default_body_mass[0].sum()),
             "observations": dict(env.observation_manager.active_terms),
             "rewards": list(env.reward_manager.active_terms),

@@ -310,7 +310,7 @@ class Articulation(Asset):
         slots = int(high.max()) + 1 if J and self._delayed else 1
         self._delay = low.repeat(E, 1)
         self._ring = torch.zeros((slots, E, J, 3) if slots > 1 else (1, 1, 1, 1), device=dev)
-        self._age = torch.zeros(E, dtype=torch.int32, device=dev)
+        self._age = torch.zeros(E, J, dtype=torch.int32, device=dev)
         s = self._state
         arrays = [
             wp.from_torch(t)
@@ -466,7 +466,7 @@ class Articulation(Asset):
         if self.num_joints:
             wp.launch(
                 asset_kernels.actuate,
-                dim=self.num_envs,
+                dim=(self.num_envs, self.num_joints),
                 inputs=self._actuate_args,
                 outputs=self._actuate_out,
                 device=self._wp_device,

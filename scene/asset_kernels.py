@@ -21,46 +21,45 @@ def actuate(
     engine_limits_sum: int,
     delay: wp.array2d(dtype=int),
     ring: wp.array4d(dtype=float),
-    age: wp.array(dtype=int),
+    age: wp.array2d(dtype=int),
     pos_command: wp.array2d(dtype=float),
     vel_command: wp.array2d(dtype=float),
     effort_command: wp.array2d(dtype=float),
     computed: wp.array2d(dtype=float),
     applied: wp.array2d(dtype=float),
 ):
-    """Targets → commands to the engine's drives and efforts; one thread per environment."""
-    e = wp.tid()
+    """Targets → commands to the engine's drives and efforts; one thread per joint."""
+    e, j = wp.tid()
     slots = ring.shape[0]
-    now = age[e]
-    for j in range(pos_target.shape[1]):
-        p = pos_target[e, j]
-        v = vel_target[e, j]
-        f = effort_target[e, j]
-        if slots > 1:
-            ring[now % slots, e, j, 0] = p
-            ring[now % slots, e, j, 1] = v
-            ring[now % slots, e, j, 2] = f
-            # Never older than the first command after a reset.
-            at = (now - wp.min(delay[e, j], now)) % slots
-            p = ring[at, e, j, 0]
-            v = ring[at, e, j, 1]
-            f = ring[at, e, j, 2]
-        limit = effort_limit[j]
-        drive = stiffness[e, j] * (p - pos[e, j]) + damping[e, j] * (v - vel[e, j])
-        torque = drive + f
-        limited = wp.clamp(torque, -limit, limit)
-        computed[e, j] = torque
-        applied[e, j] = limited
-        pos_command[e, j] = p
-        vel_command[e, j] = v
-        if is_explicit[j] == 1:
-            effort_command[e, j] = limited
-        elif engine_limits_sum == 0 and (wp.abs(torque) > limit or wp.abs(drive) > limit):
-            # The engine limits its drive alone; what is added to it keeps the sum within the limit.
-            effort_command[e, j] = limited - wp.clamp(drive, -limit, limit)
-        else:
-            effort_command[e, j] = f
-    age[e] = now + 1
+    now = age[e, j]
+    age[e, j] = now + 1
+    p = pos_target[e, j]
+    v = vel_target[e, j]
+    f = effort_target[e, j]
+    if slots > 1:
+        ring[now % slots, e, j, 0] = p
+        ring[now % slots, e, j, 1] = v
+        ring[now % slots, e, j, 2] = f
+        # Never older than the first command after a reset.
+        at = (now - wp.min(delay[e, j], now)) % slots
+        p = ring[at, e, j, 0]
+        v = ring[at, e, j, 1]
+        f = ring[at, e, j, 2]
+    limit = effort_limit[j]
+    drive = stiffness[e, j] * (p - pos[e, j]) + damping[e, j] * (v - vel[e, j])
+    torque = drive + f
+    limited = wp.clamp(torque, -limit, limit)
+    computed[e, j] = torque
+    applied[e, j] = limited
+    pos_command[e, j] = p
+    vel_command[e, j] = v
+    if is_explicit[j] == 1:
+        effort_command[e, j] = limited
+    elif engine_limits_sum == 0 and (wp.abs(torque) > limit or wp.abs(drive) > limit):
+        # The engine limits its drive alone; what is added to it keeps the sum within the limit.
+        effort_command[e, j] = limited - wp.clamp(drive, -limit, limit)
+    else:
+        effort_command[e, j] = f
 
 
 @wp.kernel
@@ -124,7 +123,7 @@ def clear_commands(
     effort_target: wp.array2d(dtype=float),
     computed: wp.array2d(dtype=float),
     applied: wp.array2d(dtype=float),
-    age: wp.array(dtype=int),
+    age: wp.array2d(dtype=int),
 ):
     """Default commands and nothing remembered in masked environments."""
     e = wp.tid()
@@ -136,4 +135,4 @@ def clear_commands(
         effort_target[e, j] = 0.0
         computed[e, j] = 0.0
         applied[e, j] = 0.0
-    age[e] = 0
+        age[e, j] = 0

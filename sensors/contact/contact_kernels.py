@@ -116,7 +116,7 @@ def keep_time(
 @wp.kernel
 def sample(series: wp.array(dtype=Series), dt: wp.float64):
     """One sample of every series of every contact sensor: many short threads, where a thread per body would wait."""
-    i, e = wp.tid()
+    e, i = wp.tid()
     r = series[i]
     if r.kind == TIMERS:
         clock = r.state[e, CLOCK] + 1
@@ -168,8 +168,8 @@ def clear(
         return
     zero = wp.vec3(0.0, 0.0, 0.0)
     if s == 0:
-        for k in range(clocks.shape[0]):
-            clocks[k, e] = 0
+        for k in range(clocks.shape[1]):
+            clocks[e, k] = 0
     for k in range(state.shape[2]):
         state[e, s, k] = 0
     for k in range(times.shape[0]):

@@ -106,7 +106,7 @@ def test_delays_are_drawn_per_environment_and_begin_anew_at_a_reset(slider: Any)
     assert seen == {0, 1, 2, 3, 4}
     before = robot._delay[0].clone()
     scene.reset(torch.tensor([False, True, False]))
-    assert torch.equal(robot._delay[0], before) and robot._age.tolist() == [8, 0, 8]
+    assert torch.equal(robot._delay[0], before) and robot._age[:, 0].tolist() == [8, 0, 8]
 
 
 @pytest.mark.parametrize(

@@ -501,7 +501,9 @@ class _Recorder:
         self._joined = None
         joined.__exit__(None, None, None)
         self._graph = None
-        graph.capture_end()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nothing may lie between two eager terms
+            graph.capture_end()
         self._plan.items.append(graph)
         self._plan.parts.append(self._part)
         graph.replay()

@@ -196,10 +196,6 @@ class InteractiveScene:
         self.engine.start()
         for item in self.sensors.values():
             item.build()
-        kinds: dict[type[SensorBase], list[SensorBase]] = {}
-        for item in self.sensors.values():
-            kinds.setdefault(type(item), []).append(item)
-        self._samplers = [kind.sampler(group) for kind, group in kinds.items()]
         self._launch_step = self.engine.compile(self._step_work)
         self._launch_derive = self.engine.compile(self._derive_work)
         self.reset()
@@ -322,8 +318,8 @@ class InteractiveScene:
         self.engine.launch_step()
         for asset in self._assets:
             asset.launch_after_step()
-        for sample in self._samplers:
-            sample()
+        for sensor in self.sensors.values():
+            sensor.launch_sample()
 
     def _derive_work(self) -> None:
         for asset in self._assets:

@@ -156,7 +156,7 @@ def compare(
     *,
     rounds: int = 5,
     steps: int = 50,
-    warmup: int = 30,
+    warmup: int = 120,
     mjlab_path: str = "",
     folder: Path,
 ) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=50, help="environment steps of each side per round")
-    parser.add_argument("--warmup", type=int, default=30)
+    parser.add_argument("--warmup", type=int, default=120)
     parser.add_argument("--mjlab-path", default="", help="folder, or folders with ':', that holds mjlab")
     parser.add_argument("--output", type=Path, help="JSON file to write")
     parser.add_argument("--logs", type=Path, default=Path("."), help="folder for what the processes print")

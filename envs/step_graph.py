@@ -73,6 +73,8 @@ class _Plan:
     #: Name of the part that each item belongs to.
     parts: list[str] = field(default_factory=list)
     pool: Any = None
+    #: What the graphs read the action from.
+    action: torch.Tensor | None = None
     extras: dict[str, Any] = field(default_factory=dict)
 
     def close(self) -> None:
@@ -180,9 +182,9 @@ class StepGraph:
         """
         env = self.env
         with torch.inference_mode(False), torch.no_grad(), torch.cuda.device(env.device):
-            self._action = action.clone()
             env.scene._sync()
-            plan = _Recorder(self, Watch(env), by_part=True).record(self._action)
+            plan = _Recorder(self, Watch(env), by_part=True).record(action.clone())
+        env.extras = _fresh(env.extras)
         calls = (item.run if isinstance(item, _Eager) else item.replay for item in plan.items)
         return list(zip(plan.parts, calls, strict=True))
 
@@ -465,6 +467,7 @@ class _Recorder:
     def record(self, action: torch.Tensor) -> _Plan:
         """Run a step with ``action`` and return what it consists of."""
         env, owner = self.env, self.owner
+        self._plan.action = action
         main = torch.cuda.current_stream()
         # A collection within the capture could free graphs or events, which breaks it.
         gc.collect()

@@ -194,8 +194,11 @@ class InteractiveScene:
         for name, sensor in sensors.items():
             self.sensors[name] = sensor.create(name, world)
         self.engine.start()
+        kinds: dict[type[SensorBase], list[SensorBase]] = {}
         for item in self.sensors.values():
             item.build()
+            kinds.setdefault(type(item), []).append(item)
+        self._samplers = [kind.sampler(group) for kind, group in kinds.items()]
         self._launch_step = self.engine.compile(self._step_work)
         self._launch_derive = self.engine.compile(self._derive_work)
         self.reset()
@@ -318,8 +321,8 @@ class InteractiveScene:
         self.engine.launch_step()
         for asset in self._assets:
             asset.launch_after_step()
-        for sensor in self.sensors.values():
-            sensor.launch_sample()
+        for sample in self._samplers:
+            sample()
 
     def _derive_work(self) -> None:
         for asset in self._assets:

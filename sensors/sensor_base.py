@@ -94,6 +94,16 @@ class SensorBase(ABC):
     def launch_sample(self) -> None:
         """The Warp work of one sample; part of the compiled physics step."""
 
+    @classmethod
+    def sampler(cls, sensors: Sequence[SensorBase]) -> Callable[[], None]:
+        """What takes one sample of each of a scene's sensors of this class; here one after the other."""
+
+        def launch() -> None:
+            for sensor in sensors:
+                sensor.launch_sample()
+
+        return launch
+
     def launch_derive(self) -> None:
         """Warp work after states were written between two steps, once poses and velocities are current again."""
 

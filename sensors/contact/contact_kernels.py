@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of a contact sensor: clocks, histories, timers, flags."""
+"""One kernel takes the samples of all contact sensors: clocks, histories, timers, flags."""
 
 # No `from __future__ import annotations`: Warp reads the annotations of kernels.
 import warp as wp
@@ -23,142 +23,136 @@ LAST_AIR = 8
 LAST_CONTACT = 9
 
 
+# What a series records.
+FORCES = 0
+POINTS = 1
+TIMERS = 2
+
+
+@wp.struct
+class Series:
+    """One thing that a sensor records of one sensing body: one force's history, one contact point, or the timers.
+
+    Arrays are views that begin with the environment, of shape (E,) where nothing else is said; those that the kind
+    of series has no use for are empty.
+    """
+
+    kind: int
+    period: wp.float64
+    # physics steps since the reset; the timers have theirs in the state
+    clock: wp.array(dtype=int)
+    # the force: normal, friction or both
+    has_normal: int
+    has_friction: int
+    normal: wp.array(dtype=wp.vec3)
+    friction: wp.array(dtype=wp.vec3)
+    history: wp.array2d(dtype=wp.vec3)  # (E, H)
+    # sum and count of contact points, and their mean
+    points: wp.array(dtype=wp.vec4)
+    position: wp.array(dtype=wp.vec3)
+    # timers
+    threshold: float
+    debounce: int
+    state: wp.array2d(dtype=int)  # (E, STATE_COLUMNS)
+    times: wp.array2d(dtype=float)  # (4, E)
+
+
 @wp.func
 def keep_time(
-    state: wp.array3d(dtype=int),
-    times: wp.array3d(dtype=float),
+    state: wp.array2d(dtype=int),
+    times: wp.array2d(dtype=float),
     e: int,
-    s: int,
     seen: int,
     debounce: int,
     dt: wp.float64,
 ):
     """Take a sample in which the body was ``seen`` in a mode: 1 contact, 2 air."""
-    clock = state[e, s, CLOCK]
-    elapsed = clock - state[e, s, SAMPLED]
-    state[e, s, SAMPLED] = clock
-    mode = state[e, s, MODE]
+    clock = state[e, CLOCK]
+    elapsed = clock - state[e, SAMPLED]
+    state[e, SAMPLED] = clock
+    mode = state[e, MODE]
     if mode == 0:
         # The first sample after a reset starts a mode; nothing has changed.
-        state[e, s, MODE] = seen
-        state[e, s, MODE_SAMPLES] = 1
-        state[e, s, CHANGED] = 0
+        state[e, MODE] = seen
+        state[e, MODE_SAMPLES] = 1
+        state[e, CHANGED] = 0
         if seen == 1:
-            state[e, s, CONTACT] = elapsed
+            state[e, CONTACT] = elapsed
         else:
-            state[e, s, AIR] = elapsed
+            state[e, AIR] = elapsed
     else:
         turn = int(0)
         if seen != mode:
-            pending = state[e, s, PENDING] + 1
-            state[e, s, PENDING] = pending
+            pending = state[e, PENDING] + 1
+            state[e, PENDING] = pending
             if pending > debounce:
                 turn = int(1)
         else:
-            state[e, s, PENDING] = 0
+            state[e, PENDING] = 0
         if turn == 1:
             # The sample that changes the mode closes the old one and opens the new one.
             if mode == 1:
-                state[e, s, LAST_CONTACT] = state[e, s, CONTACT] + elapsed
-                state[e, s, CONTACT] = 0
-                state[e, s, AIR] = elapsed
+                state[e, LAST_CONTACT] = state[e, CONTACT] + elapsed
+                state[e, CONTACT] = 0
+                state[e, AIR] = elapsed
             else:
-                state[e, s, LAST_AIR] = state[e, s, AIR] + elapsed
-                state[e, s, AIR] = 0
-                state[e, s, CONTACT] = elapsed
-            state[e, s, MODE] = seen
-            state[e, s, MODE_SAMPLES] = 1
-            state[e, s, CHANGED] = 1
-            state[e, s, PENDING] = 0
+                state[e, LAST_AIR] = state[e, AIR] + elapsed
+                state[e, AIR] = 0
+                state[e, CONTACT] = elapsed
+            state[e, MODE] = seen
+            state[e, MODE_SAMPLES] = 1
+            state[e, CHANGED] = 1
+            state[e, PENDING] = 0
         else:
             if mode == 1:
-                state[e, s, CONTACT] = state[e, s, CONTACT] + elapsed
+                state[e, CONTACT] = state[e, CONTACT] + elapsed
             else:
-                state[e, s, AIR] = state[e, s, AIR] + elapsed
-            state[e, s, MODE_SAMPLES] = state[e, s, MODE_SAMPLES] + 1
+                state[e, AIR] = state[e, AIR] + elapsed
+            state[e, MODE_SAMPLES] = state[e, MODE_SAMPLES] + 1
     for k in range(4):
-        times[k, e, s] = float(wp.float64(state[e, s, AIR + k]) * dt)
-
-
-@wp.func
-def push(history: wp.array3d(dtype=wp.vec3), e: int, s: int, value: wp.vec3):
-    """The newest first; the oldest drops out."""
-    for h in range(history.shape[1]):
-        older = history[e, h, s]
-        history[e, h, s] = value
-        value = older
-
-
-@wp.func
-def push_column(history: wp.array4d(dtype=wp.vec3), e: int, s: int, c: int, value: wp.vec3):
-    for h in range(history.shape[1]):
-        older = history[e, h, s, c]
-        history[e, h, s, c] = value
-        value = older
+        times[k, e] = float(wp.float64(state[e, AIR + k]) * dt)
 
 
 @wp.kernel
-def sample(
-    dt: wp.float64,
-    period: wp.float64,
-    # timers
-    timed: int,
-    threshold: float,
-    debounce: int,
-    # forces of the last physics step: net (E, S), by filter column (E, S, F), sum and number of contact points
-    normal: wp.array2d(dtype=wp.vec3),
-    friction: wp.array2d(dtype=wp.vec3),
-    normal_matrix: wp.array3d(dtype=wp.vec3),
-    friction_matrix: wp.array3d(dtype=wp.vec3),
-    points: wp.array3d(dtype=wp.vec4),
-    # out
-    clocks: wp.array3d(dtype=int),
-    state: wp.array3d(dtype=int),
-    times: wp.array3d(dtype=float),
-    normal_history: wp.array3d(dtype=wp.vec3),
-    friction_history: wp.array3d(dtype=wp.vec3),
-    total_history: wp.array3d(dtype=wp.vec3),
-    normal_matrix_history: wp.array4d(dtype=wp.vec3),
-    friction_matrix_history: wp.array4d(dtype=wp.vec3),
-    total_matrix_history: wp.array4d(dtype=wp.vec3),
-    contact_pos: wp.array3d(dtype=wp.vec3),
-):
-    """One sample. A thread per environment, body and column; column 0 is the net force, with the timers."""
-    e, s, c = wp.tid()
-    clock = clocks[e, s, c] + 1
-    clocks[e, s, c] = clock
-    if timed == 1 and c == 0:
-        state[e, s, CLOCK] = clock
-    if not due(clock, dt, period):
-        return
-    if c == 0:
-        n, f = normal[e, s], friction[e, s]
-        push(normal_history, e, s, n)
-        push(friction_history, e, s, f)
-        push(total_history, e, s, n + f)
-        if timed == 1:
+def sample(series: wp.array(dtype=Series), dt: wp.float64):
+    """One sample of every series of every contact sensor: many short threads, where a thread per body would wait."""
+    i, e = wp.tid()
+    r = series[i]
+    if r.kind == TIMERS:
+        clock = r.state[e, CLOCK] + 1
+        r.state[e, CLOCK] = clock
+        if due(clock, dt, r.period):
             seen = int(2)
-            if wp.length(n) > threshold:
+            if wp.length(r.normal[e]) > r.threshold:
                 seen = int(1)
-            keep_time(state, times, e, s, seen, debounce, dt)
+            keep_time(r.state, r.times, e, seen, r.debounce, dt)
         return
-    k = c - 1
-    nm, fm = normal_matrix[e, s, k], friction_matrix[e, s, k]
-    push_column(normal_matrix_history, e, s, k, nm)
-    push_column(friction_matrix_history, e, s, k, fm)
-    push_column(total_matrix_history, e, s, k, nm + fm)
-    if contact_pos.shape[2] > 0:
-        p = points[e, s, k]
+    clock = r.clock[e] + 1
+    r.clock[e] = clock
+    if not due(clock, dt, r.period):
+        return
+    if r.kind == POINTS:
+        p = r.points[e]
         mean = wp.vec3(wp.nan, wp.nan, wp.nan)
         if p[3] > 0.0:
             mean = wp.vec3(p[0], p[1], p[2]) / p[3]
-        contact_pos[e, s, k] = mean
+        r.position[e] = mean
+        return
+    force = wp.vec3(0.0, 0.0, 0.0)
+    if r.has_normal == 1:
+        force = r.normal[e]
+    if r.has_friction == 1:
+        force += r.friction[e]
+    for h in range(r.history.shape[1]):
+        older = r.history[e, h]
+        r.history[e, h] = force
+        force = older
 
 
 @wp.kernel
 def clear(
     mask: wp.array(dtype=wp.bool),
-    clocks: wp.array3d(dtype=int),
+    clocks: wp.array2d(dtype=int),
     state: wp.array3d(dtype=int),
     times: wp.array3d(dtype=float),
     normal_history: wp.array3d(dtype=wp.vec3),
@@ -173,8 +167,9 @@ def clear(
     if not mask[e]:
         return
     zero = wp.vec3(0.0, 0.0, 0.0)
-    for k in range(clocks.shape[2]):
-        clocks[e, s, k] = 0
+    if s == 0:
+        for k in range(clocks.shape[0]):
+            clocks[k, e] = 0
     for k in range(state.shape[2]):
         state[e, s, k] = 0
     for k in range(times.shape[0]):

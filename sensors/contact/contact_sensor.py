@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -124,14 +125,55 @@ class ContactSensor(NamedBodies, SensorBase):
             data.last_air_time = Array.wrap(times[2])
             data.last_contact_time = Array.wrap(times[3])
 
-        clocks = torch.zeros(E, S, 1 + F, dtype=torch.int32, device=dev)
+        columns = [(reader.normal, reader.friction, net)]
+        if F:
+            assert reader.normal_matrix is not None and reader.friction_matrix is not None
+            columns += [
+                (
+                    reader.normal_matrix[:, :, c],
+                    reader.friction_matrix[:, :, c],
+                    [m[..., c, :] for m in matrices],
+                )
+                for c in range(F)
+            ]
+        self._series: list[Any] = []
+        for s in range(S):
+            if cfg.track_air_time:
+                self._add_series(
+                    kernels.TIMERS,
+                    normal=reader.normal[:, s],
+                    threshold=float(cfg.force_threshold),
+                    debounce=int(cfg.contact_debounce),
+                    state=self._state[:, s],
+                    times=times[:, :, s],
+                )
+            for normal, friction, (normal_h, friction_h, total_h) in columns:
+                # The parts, the history, and which parts are in it.
+                for history, has_normal, has_friction in (
+                    (normal_h, 1, 0),
+                    (friction_h, 0, 1),
+                    (total_h, 1, 1),
+                ):
+                    if history.shape[1]:
+                        self._add_series(
+                            kernels.FORCES,
+                            normal=normal[:, s],
+                            friction=friction[:, s],
+                            has_normal=has_normal,
+                            has_friction=has_friction,
+                            history=history[:, :, s],
+                        )
+            if cfg.track_contact_points:
+                assert reader.points is not None
+                for c in range(F):
+                    self._add_series(kernels.POINTS, points=reader.points[:, s, c], position=points[:, s, c])
+        clocks = torch.zeros(len(self._series), E, dtype=torch.int32, device=dev)
+        for series, clock in zip(self._series, clocks):
+            series.clock = wp.from_torch(clock)
 
-        def vec(t: torch.Tensor | None, dtype: Any = wp.vec3) -> wp.array:
-            size = wp.types.type_size(dtype)
-            return wp.from_torch(torch.zeros(E, S, 0, size, device=dev) if t is None else t, dtype=dtype)
+        def vec(t: torch.Tensor) -> wp.array:
+            return wp.from_torch(t, dtype=wp.vec3)
 
-        #: Physics steps since the reset, by body and column.
-        self._clocks = clocks
         self._buffers = [
             wp.from_torch(clocks),
             wp.from_torch(self._state),
@@ -140,24 +182,37 @@ class ContactSensor(NamedBodies, SensorBase):
             *(vec(t) for t in matrices),
             vec(points),
         ]
-        self._sample_inputs = [
-            wp.float64(self._engine.dt),
-            wp.float64(cfg.update_period),
-            int(cfg.track_air_time),
-            float(cfg.force_threshold),
-            int(cfg.contact_debounce),
-            *(vec(t) for t in (reader.normal, reader.friction, reader.normal_matrix, reader.friction_matrix)),
-            vec(reader.points if cfg.track_contact_points else None, wp.vec4),
-        ]
+        self._sample = self.sampler([self])
+
+    def _add_series(self, kind: int, **values: Any) -> None:
+        series = kernels.Series()
+        series.kind = kind
+        series.period = self.cfg.update_period
+        for key, value in values.items():
+            if isinstance(value, torch.Tensor):
+                dtypes = {"state": wp.int32, "times": wp.float32, "points": wp.vec4}
+                value = wp.from_torch(value, dtype=dtypes.get(key, wp.vec3))
+            setattr(series, key, value)
+        self._series.append(series)
+
+    @classmethod
+    def sampler(cls, sensors: Sequence[SensorBase]) -> Callable[[], None]:
+        """One launch for all of them."""
+        group = [sensor for sensor in sensors if isinstance(sensor, ContactSensor)]
+        first = group[0]
+        series = [series for sensor in group for series in sensor._series]
+        table = wp.array(series, dtype=kernels.Series, device=first._wp_device)
+        inputs = [table, wp.float64(first._engine.dt)]
+
+        def launch() -> None:
+            wp.launch(
+                kernels.sample, dim=(len(series), first.num_envs), inputs=inputs, device=first._wp_device
+            )
+
+        return launch
 
     def launch_sample(self) -> None:
-        wp.launch(
-            kernels.sample,
-            dim=(self.num_envs, self.num_bodies, 1 + self.num_filters),
-            inputs=self._sample_inputs,
-            outputs=self._buffers,
-            device=self._wp_device,
-        )
+        self._sample()
 
     def launch_reset(self, mask: wp.array) -> None:
         wp.launch(

@@ -17,7 +17,7 @@ from forcelab import configs
 from forcelab.envs import ManagerBasedRlEnv
 from forcelab.envs.env_state import load_env_state, read_env_state
 from forcelab.envs.manager_based_rl_env import seed_everything
-from forcelab.envs.step_graph import StepGraphError, StepGraphWarning
+from forcelab.envs.step_graph import Snapshot, StepGraphError, StepGraphWarning
 from forcelab.managers import (
     CurriculumTermCfg,
     EventTermCfg,
@@ -456,6 +456,25 @@ def test_writes_reads_and_resets_between_replays() -> None:
         results.append(found)
     assert graph.step_graph.captures == 1
     assert all(torch.equal(a, b) for a, b in zip(*results))
+    close(eager, graph)
+
+
+def test_measuring_its_parts_leaves_the_graph_as_it_is() -> None:
+    eager, graph = (make("balance_cartpole", 16, mode, everything) for mode in ("off", "required"))
+    pushes = actions(eager, 20, 0.5)
+    results = []
+    for env in (eager, graph):
+        env.reset(seed=5)
+        for action in pushes[:10]:
+            env.step(action)
+        if env is graph:
+            start = Snapshot(env)
+            parts = env.step_graph.record_parts(pushes[0])
+            assert {"physics and sensors", "rewards", "observations"} <= {name for name, _ in parts}
+            start.restore()
+        results.append([env.step(action)[0]["policy"] for action in pushes[10:]])
+    assert all(torch.equal(a, b) for a, b in zip(*results))
+    assert graph.step_graph.captures == 1 and graph.step_graph.eager_terms == []
     close(eager, graph)
 
 

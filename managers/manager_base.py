@@ -315,13 +315,22 @@ class ManagerBase:
         self, path: str, func: Any, params: TermParams, kinds: Mapping[str, str]
     ) -> Callable[[str, Any], bool]:
         """What is to happen when something is assigned to ``params``."""
-        accepted, _, open_ended = self._accepted(func)
+        accepted, required, open_ended = self._accepted(func)
+
+        def on_delete(key: str) -> None:
+            if key in required:
+                raise ValueError(f"{path}.params.{key} cannot be removed: {path}.func needs it.")
+            self._changed(f"{path}.params.{key} was removed")
+
+        params.on_delete = on_delete
 
         def on_set(key: str, value: Any) -> bool:
             what = f"{path}.params.{key}"
             if not open_ended and key not in accepted:
                 raise ValueError(f"{path}.params has an unknown key {key!r}.{near(key, accepted)}")
             old = params.get(key)
+            if value is None and key in kinds and key in required:
+                raise ValueError(f"{what} is None; it must be given.")
             if key in kinds and value is not None:
                 ordered = self._ordered(func, params)
                 if old is not None:

@@ -22,6 +22,8 @@ class TermParams(dict[str, Any]):
 
     #: Told of a new value before it is stored; True: it has been taken over, nothing is to be stored.
     on_set: Callable[[str, Any], bool] | None = None
+    #: Told of a key before it is removed.
+    on_delete: Callable[[str], None] | None = None
 
     def __setitem__(self, key: str, value: Any) -> None:
         if self.on_set is None or not self.on_set(key, value):
@@ -30,6 +32,26 @@ class TermParams(dict[str, Any]):
     def update(self, *args: Any, **kwargs: Any) -> None:
         for key, value in dict(*args, **kwargs).items():
             self[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        if self.on_delete is not None and key in self:
+            self.on_delete(key)
+        super().__delitem__(key)
+
+    def pop(self, key: str, *default: Any) -> Any:
+        if key in self:
+            value = self[key]
+            del self[key]
+            return value
+        return super().pop(key, *default)
+
+    def popitem(self) -> tuple[str, Any]:
+        key = next(reversed(self))
+        return key, self.pop(key)
+
+    def clear(self) -> None:
+        for key in list(self):
+            del self[key]
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         if key not in self:
@@ -58,13 +80,19 @@ class LiveCfg:
     """
 
     _live: ClassVar[frozenset[str]] = frozenset()
+    #: Live fields that are (lower, upper), and those of them that must be positive.
+    _ranges: ClassVar[frozenset[str]] = frozenset()
+    _positive: ClassVar[frozenset[str]] = frozenset()
     #: Set by the manager that uses this object: called with the name of a field that was assigned.
     _on_assign: Callable[[str], None] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = self.__dict__.get(name)
         if name in self._live and hasattr(old, "copy_"):
-            write_live(old, value, f"{type(self).__name__}.{name}")
+            what = f"{type(self).__name__}.{name}"
+            if name in self._ranges and value is not None:
+                check_bounds(value, what, name in self._positive)
+            write_live(old, value, what)
         elif isinstance(old, TermParams) and value is not old:
             new = dict(value)
             for key in [k for k in old if k not in new]:
@@ -84,27 +112,58 @@ class LiveCfg:
         return {name: value for name, value in self.__dict__.items() if name != "_on_assign"}
 
 
+def check_bounds(value: Any, what: str, positive: bool = False) -> None:
+    """Raise ValueError, beginning with ``what``, unless ``value`` is (lower, upper); infinity is a number.
+
+    Tensors on a GPU are taken as they are: looking at them would wait.
+    """
+    if getattr(value, "is_cuda", False):
+        return
+    try:
+        low, high = (float(x) for x in value)
+    except (TypeError, ValueError):
+        low, high = 1.0, 0.0
+    if not low <= high or (positive and not low > 0.0):
+        need = "both positive, lower not above upper" if positive else "lower not above upper"
+        raise ValueError(f"{what} is {value!r}; it must be (lower, upper), two numbers, {need}.")
+
+
 def write_live(tensor: Any, value: Any, what: str) -> None:
     """Write a number, sequence or tensor into ``tensor`` in place.
 
     Raises:
-        ValueError: The value is None, or its shape does not fit.
+        ValueError: The value is None, no number or not a number, or its shape does not fit.
     """
     if value is tensor:
         return
     if value is None:
         raise ValueError(f"{what} cannot become None while the environment runs; set a neutral value.")
-    if isinstance(value, (int, float)):
-        tensor.fill_(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
+        tensor.fill_(value)  # copies nothing from the host
         return
     if not hasattr(value, "copy_"):
-        value = tensor.new_tensor(value)
+        given = value
+        try:
+            value = tensor.new_tensor(value)
+        except (TypeError, ValueError, RuntimeError):
+            value = None
+        if value is None or isinstance(given, bool) or not _are_numbers(given):
+            raise ValueError(f"{what} is {given!r}; it must be {_shape_in_words(tuple(tensor.shape))}.")
     try:
         tensor.copy_(value)
     except RuntimeError as error:
         raise ValueError(
             f"{what} has shape {tuple(tensor.shape)}; got a value of shape {tuple(value.shape)}."
         ) from error
+
+
+def _are_numbers(value: Any) -> bool:
+    """Whether nothing in a number or (nested) sequence is NaN."""
+    return all(map(_are_numbers, value)) if hasattr(value, "__iter__") else bool(value == value)
+
+
+def _shape_in_words(shape: tuple[int, ...]) -> str:
+    return "a number" if not shape else f"numbers of shape {shape}"
 
 
 @dataclass
@@ -217,24 +276,12 @@ class EventTermCfg(ManagerTermBaseCfg):
     """
 
     _live: ClassVar[frozenset[str]] = frozenset({"interval_range_s"})
+    _ranges = _positive = _live
 
     mode: str | None = None
     interval_range_s: tuple[float, float] | None = None
     is_global_time: bool = False
     min_step_count_between_reset: int = 0
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "interval_range_s" and hasattr(self.__dict__.get(name), "copy_"):
-            try:
-                low, high = (float(x) for x in value)
-            except (TypeError, ValueError):
-                low, high = 0.0, 0.0
-            if not 0.0 < low <= high:
-                raise ValueError(
-                    f"{type(self).__name__}.interval_range_s is {value!r}; it must be (lower, upper) in s, both "
-                    "positive, lower not above upper."
-                )
-        super().__setattr__(name, value)
 
 
 @dataclass
@@ -265,6 +312,7 @@ class CommandTermCfg(LiveCfg):
     debug_vis: bool = False
 
     _live: ClassVar[frozenset[str]] = frozenset({"resampling_time_range"})
+    _ranges = _positive = _live
 
 
 @dataclass

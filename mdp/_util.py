@@ -120,11 +120,6 @@ def range_bounds(bounds: Range, device: torch.device) -> torch.Tensor:
     return bounds if isinstance(bounds, torch.Tensor) else table([ordered(bounds)], device)[0]
 
 
-def sample_pose_bounds(bounds: torch.Tensor, num_envs: int) -> torch.Tensor:
-    """Uniform draw (num_envs, 6) between the rows of ``bounds`` (2, 6)."""
-    return torch.lerp(bounds[0], bounds[1], torch.rand((num_envs, 6), device=bounds.device))
-
-
 def where_env(env_mask: torch.Tensor | None, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
     """``new`` in the environments of ``env_mask`` (E,), ``old`` in the others; ``None`` means all of them."""
     if env_mask is None:
@@ -142,22 +137,6 @@ def select(x: torch.Tensor, dim: int, ids: slice | torch.Tensor) -> torch.Tensor
 def wrap_to_pi(angle: torch.Tensor) -> torch.Tensor:
     """The same angle in [-pi, pi), rad."""
     return torch.remainder(angle + math.pi, 2.0 * math.pi) - math.pi
-
-
-def quat_from_euler_xyz(angles: torch.Tensor) -> torch.Tensor:
-    """Quaternion (E, 4) xyzw of roll, pitch, yaw (E, 3) in rad: R = Rz(yaw) Ry(pitch) Rx(roll)."""
-    half = 0.5 * angles
-    sr, sp, sy = torch.sin(half).unbind(1)
-    cr, cp, cy = torch.cos(half).unbind(1)
-    return torch.stack(
-        (
-            sr * cp * cy - cr * sp * sy,
-            cr * sp * cy + sr * cp * sy,
-            cr * cp * sy - sr * sp * cy,
-            cr * cp * cy + sr * sp * sy,
-        ),
-        dim=1,
-    )
 
 
 def body_point(

@@ -57,6 +57,7 @@ class UniformVelocityRangesCfg(LiveCfg):
     """
 
     _live: ClassVar[frozenset[str]] = frozenset({"lin_vel_x", "lin_vel_y", "ang_vel_z", "heading"})
+    _ranges = _live
 
     lin_vel_x: tuple[float, float] = (-1.0, 1.0)
     lin_vel_y: tuple[float, float] = (-1.0, 1.0)
@@ -107,6 +108,7 @@ class SlidingPressRangesCfg(LiveCfg):
     """
 
     _live: ClassVar[frozenset[str]] = frozenset({"force", "speed"})
+    _ranges = _live
 
     force: tuple[float, float] = (5.0, 30.0)
     speed: tuple[float, float] = (0.05, 0.2)

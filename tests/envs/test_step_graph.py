@@ -338,3 +338,42 @@ def test_ranges_of_poses_are_live() -> None:
             live.write(value)
     with pytest.raises(ValueError, match="unknown key"):
         live["w"] = (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        ("weight", "x", r"RewardTermCfg\.weight is 'x'; it must be a number"),
+        ("weight", float("nan"), r"RewardTermCfg\.weight is nan"),
+        ("weight", True, r"RewardTermCfg\.weight is True"),
+        ("weight", [1.0, 2.0], r"weight has shape \(\); got a value of shape \(2,\)"),
+        ("range", None, r"events\.start\.params\.position_range is None; it must be given"),
+        ("range", (1.0, 0.0), r"position_range is \(1\.0, 0\.0\); it must be \(lower, upper\)"),
+        ("interval", (0.0, 1.0), r"interval_range_s is \(0\.0, 1\.0\).*both positive"),
+        (
+            "delete",
+            None,
+            r"events\.start\.params\.position_range cannot be removed: events\.start\.func needs it",
+        ),
+    ],
+)
+def test_settings_of_a_running_environment_are_checked(
+    make: Any, cfg: Any, where: str, value: Any, message: str
+) -> None:
+    params = {"position_range": (0.0, 0.0), "velocity_range": (0.0, 0.0)}
+    cfg.events.push = EventTermCfg(
+        func="reset_joints_by_offset", mode="interval", interval_range_s=(1.0, 1.0), params=params
+    )
+    env = make(cfg)
+    start = env.event_manager.get_term_cfg("start")
+    with pytest.raises(ValueError, match=message):
+        if where == "weight":
+            env.reward_manager.get_term_cfg("pole").weight = value
+        elif where == "range":
+            start.params["position_range"] = value
+        elif where == "interval":
+            env.event_manager.get_term_cfg("push").interval_range_s = value
+        else:
+            del start.params["position_range"]
+    env.reset()
+    assert torch.isfinite(env.step(torch.zeros(3, 1))[1]).all()

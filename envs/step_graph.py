@@ -24,10 +24,11 @@ from .shadow import Probe
 
 Work: TypeAlias = Callable[..., Any]
 
-# Replays after a capture at which the graph's step is compared with an eager one; then every 10 times as many.
+# Replays after a capture at which the graph's step is compared with an eager one; after them, every so many.
 _FIRST_COMPARISONS = (1, 10, 100)
+_COMPARISON_INTERVAL = 1000
 _MANY_CAPTURES = 5
-# Terms of these sections only read, so that they may run side by side; more branches gain nothing on an H200.
+# Terms of these sections only read, so that they may run side by side, on so many streams.
 _INDEPENDENT = ("rewards.", "terminations.", "metrics.", "observations.")
 _NUM_BRANCHES = 8
 
@@ -77,13 +78,18 @@ class _Plan:
     action: torch.Tensor | None = None
     extras: dict[str, Any] = field(default_factory=dict)
 
+    def run(self, index: int) -> None:
+        """Run one item."""
+        item = self.items[index]
+        item.run() if isinstance(item, _Eager) else item.replay()
+
     def close(self) -> None:
         for item in self.items:
             if isinstance(item, torch.cuda.CUDAGraph):
                 item.reset()
         self.items.clear()
         self.extras = {}
-        self.pool = None
+        self.pool = self.action = None
 
 
 class StepGraph:
@@ -145,7 +151,6 @@ class StepGraph:
         elif not self._cuda and mode == "auto":
             self._off = True
         self._action = torch.zeros((), device=env.device)
-        self._side: torch.cuda.Stream | None = None
 
     # -- what others ask
 
@@ -165,7 +170,10 @@ class StepGraph:
         return 0 if self._plan is None else sum(not isinstance(i, _Eager) for i in self._plan.items)
 
     def mark_dirty(self, reason: str) -> None:
-        """Capture again: something changed that a replay does not follow."""
+        """Capture again: something changed that a replay does not follow. A term that was exchanged starts afresh."""
+        for path in [p for p in self._convicted if reason.startswith((f"{p}.", f"{p} ", "the managers"))]:
+            del self._convicted[path]
+            self._told.discard(path)
         if self._dirty is None:
             self._dirty = reason
 
@@ -185,7 +193,8 @@ class StepGraph:
             env.scene._sync()
             plan = _Recorder(self, Watch(env), by_part=True).record(action.clone())
         env.extras = _fresh(env.extras)
-        calls = (item.run if isinstance(item, _Eager) else item.replay for item in plan.items)
+        # Each holds the plan, whose memory the graphs read.
+        calls = (functools.partial(plan.run, i) for i in range(len(plan.items)))
         return list(zip(plan.parts, calls, strict=True))
 
     # -- stepping
@@ -245,7 +254,6 @@ class StepGraph:
             torch.cuda.synchronize(self.env.device)
             self._plan.close()
             self._plan = None
-            self.env.extras = {}
         self._watch = None
 
     # -- looking for what cannot be captured
@@ -369,7 +377,7 @@ class StepGraph:
     def _replay(self, action: torch.Tensor) -> None:
         self._age += 1
         age = self._age
-        if self._suspicion is not None or age in _FIRST_COMPARISONS or age % 1000 == 0:
+        if self._suspicion is not None or age in _FIRST_COMPARISONS or age % _COMPARISON_INTERVAL == 0:
             self._compare(action)
         else:
             self._run_plan(action)

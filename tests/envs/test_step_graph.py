@@ -207,6 +207,16 @@ def test_unknown_modes(make: Any, cfg: Any, mode: Any) -> None:
         make(cfg)
 
 
+def test_a_term_that_was_exchanged_starts_afresh(make: Any, cfg: Any) -> None:
+    env = make(cfg)
+    convicted = env.step_graph._convicted
+    convicted.update({"rewards.alive": ["differs"], "rewards.pole": ["differs"]})
+    env.reward_manager.get_term_cfg("alive").func = looks
+    assert list(convicted) == ["rewards.pole"]
+    env.reset(seed=1)
+    assert convicted == {}
+
+
 # -- Python values
 
 

@@ -65,6 +65,9 @@ class LivePoseRanges(dict[str, torch.Tensor]):
         if isinstance(ranges, torch.Tensor):
             if ranges.shape != self.bounds.shape:
                 raise ValueError(f"{self._what} has shape {tuple(ranges.shape)}; it must be (2, 6).")
+            if not ranges.is_cuda:
+                for key, bounds in zip(POSE_KEYS, ranges.unbind(1), strict=True):
+                    self._pair(key, bounds)
             self.bounds.copy_(ranges)
             return
         if not isinstance(ranges, Mapping):
@@ -143,6 +146,8 @@ def write(live: Any, value: Any, what: str, ordered: bool = True) -> None:
     """Put new numbers into a live range."""
     if isinstance(live, LivePoseRanges):
         live.write(value)
+    elif isinstance(value, torch.Tensor) and value.is_cuda and value.shape == live.shape:
+        live.copy_(value)  # looking at it would wait
     elif value is not live:
         low, high = pair(value, what, ordered)
         live[0], live[1] = low, high

@@ -251,6 +251,11 @@ def test_a_watch_sees_attributes_globals_closures_and_the_environment(
     watch = Watch(env)
     env.max_episode_length += 1
     assert "env.max_episode_length" in (watch.changed() or ("", ""))[1]
+    # Switches.
+    for owner, name, value in ((env.cfg, "final_obs", True), (env.health, "policy", "flag")):
+        watch = Watch(env)
+        setattr(owner, name, value)
+        assert name in (watch.changed() or ("", ""))[1]
 
 
 def test_python_values_are_put_back(make: Any, cfg: Any) -> None:
@@ -343,6 +348,8 @@ def test_ranges_of_poses_are_live() -> None:
         ({"x": (1, 0)}, r"\['x'\] is \(1.0, 0.0\)"),
         (3.0, "it must be {'x'"),
         (torch.zeros(6), r"it must be \(2, 6\)"),
+        (torch.tensor([[1.0] * 6, [0.0] * 6]), r"\['x'\] is \(1\.0, 0\.0\)"),
+        (torch.full((2, 6), torch.nan), r"\['x'\] is \(nan, nan\)"),
     ):
         with pytest.raises(ValueError, match=f"params.pose_range.*{message}"):
             live.write(value)
